@@ -748,7 +748,7 @@ class Database:
         paths = self._resolve_files(files)
         if not paths:
             raise SourceError(
-                f"{self._workspace.description}: only files are inspected, and this is none; see `suggest`"
+                f"{self._workspace.description}: only files can be inspected, but this is not a file; see `suggest`"
             )
         reading: dict[str, object] = {} if csv is None else {"csv": read_csv_keys(csv)}
         undecided: list[str] = []
@@ -772,7 +772,9 @@ class Database:
     def _resolve_files(self, files: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
         """The absolute paths of these files, or those of `connect`."""
         if files and self._workspace.has_source:
-            raise SourceError(f"files are given, and {self!r} has a source: connect without one, or leave out files")
+            raise SourceError(
+                f"files are given, but {self!r} already has a source: connect without one, or leave out files"
+            )
         return tuple(str(Path(file).absolute()) for file in files) or self._workspace.connected_section.get("files", ())
 
     def suggest(

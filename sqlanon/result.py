@@ -485,7 +485,7 @@ class Result:
         force:
             Publish even if the release breaks the privacy of an earlier one in the ledger. The ledger records it.
         draft:
-            Publish a draft, for trying out, as a policy with ``[release] draft = true`` does. A draft is audited and
+            Publish a draft, for testing, as a policy with ``[release] draft = true`` does. A draft is audited and
             marked. It is not compared with releases, and later releases are not compared with it: do not share it.
 
         Returns

@@ -96,7 +96,7 @@ class Archive:
     def _read(self, name: str, largest: int) -> bytes:
         entry = self._entry(name)
         if entry.file_size > largest:
-            raise self.error(f"{name} has {entry.file_size:,} bytes, and {largest:,} are the most")
+            raise self.error(f"{name} has {entry.file_size:,} bytes, but at most {largest:,} are allowed")
         with self._refuse_unreadable(name, OSError):
             return self._zip.read(entry)
 

@@ -150,7 +150,7 @@ def _open_rows(archive: Archive, separator: str) -> Iterator[Iterator[list[str]]
                 fields = fields or len(row)
                 if len(row) != fields:
                     raise archive.error(
-                        f"line {reader.line_num} of {DATA} has {len(row)} fields, and the header has {fields}"
+                        f"line {reader.line_num} of {DATA} has {len(row)} fields, but the header has {fields}"
                     )
                 yield row
         except csv.Error as error:

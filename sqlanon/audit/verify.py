@@ -172,7 +172,7 @@ def _checks(
         _check_equal("content digest", manifest.digest, digest, " (finds accidents, not deliberate changes)"),
     ]
     if manifest.draft:
-        checks.append(Check("draft", None, "not published: a draft for trying out, compared with no other release"))
+        checks.append(Check("draft", None, "not published: a draft for testing, compared with no other release"))
     if release.is_database:
         assert contents is not None
         return [*checks, contents, *_check_duckdb_file(release, fresh)]

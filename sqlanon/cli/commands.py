@@ -468,7 +468,7 @@ def suggest(
     if output is not None:
         is_toml = {output.suffix.lower(), output.resolve().suffix.lower()} == {".toml"}
         if not is_toml and not output.is_dir():  # --force never replaces data
-            message = f"must end in .toml, as policies do, and {output.name!r} does not"
+            message = f"must end in .toml, as policies do, but {output.name!r} does not"
             raise PolicyError([Problem("--output", message)])
         refuse_existing(output, force)
     is_folder = len(inputs) == 1 and file_kind(inputs[0]) is None and Path(inputs[0]).is_dir()

@@ -110,7 +110,7 @@ def run_attack(location: LinkedLocation, policy: Path | None, *, with_sql: bool,
 
     loaded = None if policy is None else load_any_policy(policy)
     if loaded is not None and not isinstance(loaded, LinkedPolicy):
-        message = "is a policy of one table, and the release has several: give the policy of the release"
+        message = "is a policy of one table, but the release has several: give the policy of the release"
         raise PolicyError([Problem("--policy", message)], "the command")
     with show_progress("attacking the release"):
         attack = attack_linked(location, loaded, limits)
@@ -187,7 +187,7 @@ def find_linked_release(release: str, schema: str | None) -> LinkedLocation | No
     from sqlanon.places.addresses import is_server
 
     if schema is not None and not is_server(release):
-        message = f"is for a release in PostgreSQL or Spark, and {release} is none: leave it out"
+        message = f"is for a release in PostgreSQL or Spark, but {release} is neither: leave it out"
         raise PolicyError([Problem("--schema", message)], "the command")
     return find_location(release, schema)
 
@@ -223,5 +223,5 @@ def run_report(location: LinkedLocation, output: Path, limits: Limits) -> bool:
 def refuse_single_table_options(subject: str, options: Mapping[str, object]) -> None:
     """Refuse options for one table if the policy or the release has several."""
     if refused := [name for name, value in options.items() if value]:
-        message = f"is for one table, and {subject} has several: leave it out"
+        message = f"is for one table, but {subject} has several: leave it out"
         raise PolicyError([Problem(name, message) for name in refused], "the command")

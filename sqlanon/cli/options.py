@@ -131,7 +131,7 @@ Force = Annotated[
         "--force", "Publish even if readers who also have another release can single out rows. The catalog records it."
     ),
 ]
-AsDraft = Annotated[bool, option("--draft", "Publish a draft, for trying out: no other release is compared with it.")]
+AsDraft = Annotated[bool, option("--draft", "Publish a draft, for testing: no other release is compared with it.")]
 ExportFolder = Annotated[
     Path | None,
     option(
@@ -311,5 +311,5 @@ def load_linked_policy(path: Path, settings: Sequence[str] | None = None) -> Lin
 
     policy = load_any_policy(path, settings)
     if not isinstance(policy, LinkedPolicy):
-        raise PolicyError([Problem("--policy", "is of one table, and the release has several: give its own policy")])
+        raise PolicyError([Problem("--policy", "is of one table, but the release has several: give its own policy")])
     return policy

@@ -110,8 +110,8 @@ def _new_generator() -> Generator:
         return QuickDuckDB().generator()
     except TypeError as error:
         raise SqlanonError(
-            "the compiled build of sqlglot (the package sqlglotc) is installed, and the classes that sqlanon extends "
-            "cannot be extended in it: run pip uninstall sqlglotc"
+            "the compiled build of sqlglot (the package sqlglotc) is installed, but its classes "
+            "cannot be extended, as sqlanon does: run pip uninstall sqlglotc"
         ) from error
 
 

@@ -23,7 +23,7 @@ def refuse_rows(query: exp.Query, tables: Container[str], types: Mapping[str, st
     """Refuse a query that would fetch rows of the tables, or lists of their values."""
     if not is_aggregated(query, tables):
         raise SourceError(
-            f"this would fetch rows of the source, and the rows of a source in {engine_name} never leave it"
+            f"this would fetch rows of the source, but the rows of a source in {engine_name} never leave it"
         )
     if any(map(is_nested, types.values())):
         raise SourceError(f"this would fetch lists of source values: source rows never leave {engine_name}")

@@ -224,7 +224,7 @@ def refuse_lost_values(
         lost = runner.fetch_rows(coding.count_lost_by_cast(raw, i, type_, population_types[name]), [(0,)])[0][0]
         if lost:
             raise SourceError(
-                f"population: column {name!r} is {population_types[name]} and the source's is {type_}: {lost} values "
+                f"population: column {name!r} is {population_types[name]}, but the source's is {type_}: {lost} values "
                 "cannot be cast; cast one of them with query = ..."
             )
 

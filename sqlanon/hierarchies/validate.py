@@ -89,7 +89,7 @@ def usual_checks(draft: HierarchyDraft, target: exp.Table, on_unknown: str) -> l
     if is_text and draft.nullable and draft.listed_parts and draft.height > 1:
         labels = [col(f"level_{level}") for level in range(1, draft.height)]
         query = partial(_OF_EMPTY_TEXT, labels=labels, hierarchy=target, values=draft.values)
-        problem = "there are labels for the empty text, and the column has none: it has NULL"
+        problem = "there are labels for the empty text, but the column has no empty text: it has NULL"
         remedy = ", which stays NULL up to the top. Leave the line out; or make the empty text a value: missing = [] "
         remedy += "under [source.csv] of a CSV file, a query in a database"
         checks.append(HierarchyCheck(query, problem, remedy, _rows))

@@ -547,7 +547,7 @@ class ReleaseSection(SparseSection):
     )
     ledger: StrictBoolean = policy_key("whether the catalog records the publication", example=False, default=True)
     draft: StrictBoolean = policy_key(
-        "a draft, for trying out: no other release is compared with it", example=True, default=False
+        "a draft, for testing: no other release is compared with it", example=True, default=False
     )
     keep: Count = policy_key(
         "the number of versions in the file: this one, and the newest earlier ones", example=3, default=1

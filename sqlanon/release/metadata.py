@@ -234,7 +234,7 @@ def figure_rows(manifest: Manifest) -> list[tuple[int, str, float | None, str]]:
         ("optimal", manifest.optimal, OPTIMAL),
     ]
     if manifest.draft:
-        figures.append(("draft", 1, "1: a draft for trying out, compared with no other release; not for sharing"))
+        figures.append(("draft", 1, "1: a draft for testing, compared with no other release; not for sharing"))
     return [
         (position, name, None if value is None else float(value), meaning)
         for position, (name, value, meaning) in enumerate(figures)

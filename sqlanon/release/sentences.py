@@ -181,7 +181,7 @@ def render_manifest(manifest: Manifest, caption: str, location_label: str, locat
     """Render the claims of a manifest as an HTML table."""
     rows: list[tuple[str, object]] = [
         (location_label, location),
-        *([("draft", "for trying out, not for sharing")] if manifest.draft else []),
+        *([("draft", "for testing, not for sharing")] if manifest.draft else []),
         ("rows", f"{manifest.released_rows:,} of {manifest.rows:,}, {manifest.suppressed_rows:,} suppressed"),
         *([] if (persons := persons_in_words(manifest)) is None else [("persons", persons)]),
         ("classes", f"{manifest.classes:,}, smallest: {smallest_class_in_words(manifest)}"),

@@ -25,7 +25,7 @@ from sqlanon.support.markup import escape_html
 
 RUNNING = "PRIVATE: for internal use only"
 _PRIVATE = f"{RUNNING}. This page shows what is in the source, not only what was released."
-_DRAFT = "DRAFT. This release is for trying out: do not pass it on. It was not compared with earlier releases."
+_DRAFT = "DRAFT. This release is for testing: do not pass it on. It was not compared with earlier releases."
 
 
 def render_page(facts: ReportFacts, private: PrivateFacts | None = None) -> str:

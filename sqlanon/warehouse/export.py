@@ -86,7 +86,7 @@ def _release_file(draft: ReleaseDraft, recoding: FullDomainRecoding, warehouse: 
     attributes = dict(zip(name_value_tables(columns), columns, strict=True))
     lines = [
         f"Made by sqlanon {__version__} for {dialect}, of a frequency set of the source.",
-        *(["DRAFT, for trying out, not for sharing."] if draft.is_draft else []),
+        *(["DRAFT, for testing, not for sharing."] if draft.is_draft else []),
         "1. Upload the Parquet files of this folder as tables of their names, where this statement finds them, and",
         "   keep them private: they have values of the source.",
     ]

@@ -430,7 +430,7 @@ def test_a_zip_that_expands_to_far_more_than_itself_is_refused(
 
 @pytest.mark.slow
 def test_large_and_deep_documents_are_refused(import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
-    with pytest.raises(sqlanon.SourceError, match="are the most"):
+    with pytest.raises(sqlanon.SourceError, match=r"at most .* are allowed"):
         import_with_policy(files(project_xml=project() + " " * 17_000_000))
     with pytest.raises(sqlanon.SourceError, match="deep"):
         import_with_policy(files(project_xml="<a>" * 10_000 + "</a>" * 10_000))
@@ -451,7 +451,7 @@ def test_a_line_of_other_fields_is_refused_with_its_number(
 ) -> None:
     lines = DATA.splitlines()
     lines[10] += ";more"
-    with pytest.raises(sqlanon.SourceError, match=r"line 11 of data/input\.csv has 7 fields, and the header has 6"):
+    with pytest.raises(sqlanon.SourceError, match=r"line 11 of data/input\.csv has 7 fields, but the header has 6"):
         import_with_policy(files(data__input_csv="\n".join(lines)))
 
 

@@ -151,7 +151,7 @@ def test_other_files_have_columns_and_no_csv_keys(tmp_path: Path) -> None:
 def test_unknown_settings_are_refused(tmp_path: Path) -> None:
     duckdb.connect(str(tmp_path / "people.duckdb")).close()
     done = cli("inspect", "people.duckdb", cwd=tmp_path)
-    assert (done.status, "only files are inspected" in done.err) == (2, True)
+    assert (done.status, "only files can be inspected" in done.err) == (2, True)
     (tmp_path / "people.csv").write_text("a,b\n1,2\n")
     assert "no file matches" in cli("inspect", "other.csv", cwd=tmp_path).err
     with sqlanon.connect(tmp_path / "people.csv") as db, pytest.raises(PolicyError, match="unknown key 'skp'"):

@@ -131,7 +131,7 @@ REFUSED: list[tuple[str, str, list[Any], list[str]]] = [
         "a;x;*\n;y;*",
         "VARCHAR",
         ["a", None],
-        ["labels for the empty text, and the column has none: it has NULL (2 rows)"],
+        ["labels for the empty text, but the column has no empty text: it has NULL (2 rows)"],
     ),
     ("a\n", "VARCHAR", ["a", None], ["no level above the values, and the column has NULL (2 rows)"]),
 ]

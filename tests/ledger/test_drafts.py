@@ -1,4 +1,4 @@
-"""Drafts: releases for trying out, marked as such, which nothing is compared with."""
+"""Drafts: releases for testing, marked as such, which nothing is compared with."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_replaced_releases_spend_their_budget(with_one: Path) -> None:
 @pytest.mark.slow
 def test_by_force_it_is_published_with_a_warning(with_one: Path) -> None:
     result = publish(policy(with_one, "one", {"cost": 2.0}), force=True)
-    assert any("published by force" in warning and "3 in all" in warning for warning in result.warnings)
+    assert any("published with --force" in warning and "3 in all" in warning for warning in result.warnings)
     assert so_far(with_one) == 3.0
 
 

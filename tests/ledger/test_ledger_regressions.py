@@ -118,7 +118,7 @@ def test_earlier_releases_that_were_not_compared_are_reported(hospital: Path) ->
     """An earlier release that was moved is reported in a warning."""
     publish(policy(hospital, "one", FINE_RACE))
     result, _ = publish(policy(hospital, "two", FINE_ZIP), force=True)
-    assert [warning for warning in result.warnings if "one.duckdb" in warning and "by force" in warning]
+    assert [warning for warning in result.warnings if "one.duckdb" in warning and "with --force" in warning]
     (hospital / "one.duckdb").unlink()
     (hospital / "two.duckdb").unlink()
     result, _ = publish(policy(hospital, "three", FINE_ZIP))

@@ -134,7 +134,7 @@ def test_releases_and_policies_of_other_kinds_are_refused(hospital_copy: Path) -
     )
     ended = cli("verify", hospital_copy / "release.duckdb", "--policy", hospital_copy / "one.toml")
     assert ended.status == 2
-    assert "--policy: is of one table, and the release has several" in ended.err
+    assert "--policy: is of one table, but the release has several" in ended.err
     with sqlanon.connect() as db, pytest.raises(ReleaseError, match="is not a release of several tables"):
         verify_named(
             db._workspace, LinkedPolicy.load(hospital_copy / "policy.toml"), hospital_copy / "hospital.duckdb", None

@@ -221,7 +221,7 @@ def test_hostile_names_stay_text_in_findings() -> None:
 def test_page_of_a_draft_is_marked(facts: ReportFacts) -> None:
     claims = replace(facts.claims, policy={**facts.claims.policy, "draft": True})
     text = render_page(replace(facts, claims=claims))
-    assert '<p class="private">DRAFT. This release is for trying out' in text
+    assert '<p class="private">DRAFT. This release is for testing' in text
     assert "<title>DRAFT · stays" in text
     assert "DRAFT" not in render_page(facts)
     checked = (*facts.checks, Check("draft", None, "not published"))  # as `verify` says it

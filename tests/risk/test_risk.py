@@ -276,7 +276,7 @@ def test_a_population_in_another_file(live: duckdb.DuckDBPyConnection, tmp_path:
 
     with sqlanon.connect() as db:
         assert db.risk(policy("t")).requirements == (RequirementRisk("2-map", False, 1, 1),)
-        with pytest.raises(SourceError, match="'x' is VARCHAR and the source's is INTEGER: 1 values"):
+        with pytest.raises(SourceError, match="'x' is VARCHAR, but the source's is INTEGER: 1 values"):
             db.risk(policy("strange"))
 
 

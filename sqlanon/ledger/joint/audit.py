@@ -221,7 +221,7 @@ class JointAudit:
 
     def _refuse_noise(self, message: str, loss: str) -> Check:
         if self.force:
-            return Check(_NOISE, None, f"published by force: {message}")
+            return Check(_NOISE, None, f"published with --force: {message}")
         return Check(_NOISE, False, f"{message}, or publish it with --force: {loss}. The catalog records it")
 
     def _check(self, publication: Publication, new: ComparedRelease) -> Check:
@@ -253,7 +253,7 @@ class JointAudit:
             )
         self.breaks.append(str(publication.path))
         if self.force:
-            return Check(name, None, f"not safe, and published by force: {message}")
+            return Check(name, None, f"not safe, and published with --force: {message}")
         queries = [_replace_tables(attack.query(), names) for attack in attacks if attack.query is not None]
         self.queries += [self._write_script(publication, query) for query in queries]
         self.refusals.append(Refusal(publication, can_be_base and remedy is None, breaks=True, remedy=remedy))
