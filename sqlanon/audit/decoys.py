@@ -20,6 +20,7 @@ from sqlanon.release.visible_values import count_different_rows, distinguishing_
 from sqlanon.requirements.audit import Queryable
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.checks import SOURCE_PREFIX, Check, source_check
+from sqlanon.support.coding import quasi_column
 from sqlanon.support.expressions import (
     Namer,
     all_of,
@@ -126,12 +127,13 @@ class DecoyCheck:
         quasi_identifiers = self.manifest.quasi_identifiers
         columns = [col(name) for name in quasi_identifiers]
         # Numbered key columns cannot collide with names of released columns.
-        keys = [as_column(col(name), f"q{i}") for i, name in enumerate(quasi_identifiers)]
+        keys = [as_column(col(name), quasi_column(i)) for i, name in enumerate(quasi_identifiers)]
         in_class = all_of(
-            look_equal(col(name, "r"), col(f"q{i}", "p"), types[name]) for i, name in enumerate(quasi_identifiers)
+            look_equal(col(name, "r"), col(quasi_column(i), "p"), types[name])
+            for i, name in enumerate(quasi_identifiers)
         )
         same_class = all_of(
-            null_safe_equal(col(f"q{i}", "f"), col(f"q{i}", "p")) for i in range(len(quasi_identifiers))
+            null_safe_equal(col(quasi_column(i), "f"), col(quasi_column(i), "p")) for i in range(len(quasi_identifiers))
         )
         small_classes = runner.create_table(
             self.work("small_classes"),

@@ -4,7 +4,7 @@ One pass over the source replaces its values by small integers. Attributes with 
 whose code has one digit for each of them. So counting a frequency set reads few, narrow columns and joins small tables
 by integers.
 
-Columns of the codes: ``p0, p1, ...``, one per pack, and ``s0, s1, ...`` for the sensitive values that requirements
+Columns of the codes: ``pack_0``, ..., one per pack, and ``sensitive_0``, ... for the sensitive values that requirements
 refer to. Columns of a pack's table: ``code``, and the codes of its attributes at all levels.
 """
 
@@ -21,7 +21,19 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.distribution import ValuePairs
 from sqlanon.frequency.statements import group_and_sum
 from sqlanon.requirements.base import SHARE, VALUE
-from sqlanon.support.coding import KNOWN, ROWS, CodedAttribute, Levels, code_column, distinct_codes, level_codes
+from sqlanon.support.coding import (
+    KNOWN,
+    ROWS,
+    CodedAttribute,
+    Levels,
+    code_column,
+    distinct_codes,
+    inner_column,
+    level_codes,
+    pack_column,
+    quasi_column,
+    sensitive_column,
+)
 from sqlanon.support.expressions import (
     Namer,
     aliased,
@@ -129,15 +141,17 @@ class RowCodes:
         query, keys = self._join_codes(pairs.rows, levels)
         on = col("value", "r").eq(col(VALUE if pairs.leaves is None else "leaf", "s"))
         query = query.join(aliased(pairs.values, "s"), on=on, copy=False)
-        keys |= {f"o{i}": col(f"o{i}", "r") for i in range(pairs.inner)}
+        keys |= {inner_column(i): col(inner_column(i), "r") for i in range(pairs.inner)}
         keys |= {VALUE: col(VALUE, "s"), SHARE: col(SHARE, "s")}
         return self._count(query, keys, levels)
 
     def pairs(self, number: int, inner: Sequence[int] = ()) -> exp.Subquery:
-        """The coded rows with a sensitive value as ``value`` and others as ``o0, o1, ...``."""
-        output: list[exp.Expr] = [col(f"p{j}") for j in range(len(self.packs))]
-        output += [as_column(col(f"s{s}"), f"o{i}") for i, s in enumerate(inner)]
-        return subquery(select([*output, as_column(col(f"s{number}"), "value")], self.table.copy()), "pairs")
+        """The coded rows with a sensitive value as ``value`` and others as ``inner_0``, ...."""
+        output: list[exp.Expr] = [col(pack_column(j)) for j in range(len(self.packs))]
+        output += [as_column(col(sensitive_column(s)), inner_column(i)) for i, s in enumerate(inner)]
+        return subquery(
+            select([*output, as_column(col(sensitive_column(number)), "value")], self.table.copy()), "pairs"
+        )
 
     def _join_codes(
         self, rows: exp.Expr, levels: Levels, half: Half | None = None
@@ -147,14 +161,14 @@ class RowCodes:
         query, keys, flags = exp.Select().from_(aliased(rows, "r"), copy=False), dict[str, exp.Expr](), list[exp.Expr]()
         for j, pack in enumerate(self.packs):
             below = {i: levels[i] for i in pack.factors if levels[i] < self.attributes[i].height}
-            code, coded = col(f"p{j}", "r"), f"c{j}"
+            code, coded = col(pack_column(j), "r"), f"c{j}"
             if pack.table is not None:
                 if any(levels[i] for i in pack.factors) and below:
                     upper = pack.code({i: col(code_column(i, level)) for i, level in below.items()})
                     table = subquery(select([col(PACK_CODE), as_column(upper, "upper")], pack.table.copy()), coded)
                     query = query.join(table, on=code.eq(col(PACK_CODE, coded)), copy=False)
                     code = col("upper", coded)
-                keys |= {f"p{j}": code} if below else {}
+                keys |= {pack_column(j): code} if below else {}
                 continue
             i = next(iter(pack.factors))
             attribute = self.attributes[i]
@@ -183,9 +197,11 @@ class RowCodes:
                     code_column(i, k) for i, level in below.items() for k in range(level, self.attributes[i].height)
                 ]
                 table = select([as_column(code, PACK_CODE), *map(col, codes)], pack.table.copy()).distinct(copy=False)
-                wide = wide.join(subquery(table, upper), on=col(f"p{j}", "g").eq(col(PACK_CODE, upper)), copy=False)
+                wide = wide.join(
+                    subquery(table, upper), on=col(pack_column(j), "g").eq(col(PACK_CODE, upper)), copy=False
+                )
                 output += [col(name, upper) for name in codes]
-                packed.add(f"p{j}")
+                packed.add(pack_column(j))
             elif pack.table is None and below:
                 ((i, level),) = below.items()
                 height = self.attributes[i].height
@@ -207,7 +223,7 @@ def encode_rows(
     size: int,
     work: Namer,
 ) -> RowCodes:
-    """Replace the values ``q0, q1, ...`` and ``s0, s1, ...`` of a large table by codes.
+    """Replace the values ``quasi_0``, ... and ``sensitive_0``, ... of a large table by codes.
 
     Creates ``codes``, and ``pack_j`` for each pack of several attributes.
     """
@@ -239,16 +255,16 @@ def _row_codes(
     for j, pack in enumerate(packs):
         codes: dict[int, exp.Expr] = {}
         for i in pack.factors:
-            attribute, value = attributes[i], col(f"q{i}", "r")
+            attribute, value = attributes[i], col(quasi_column(i), "r")
             if not attribute.height:
                 codes[i] = value
                 continue
             on = null_safe_equal(value, col("value", f"c{i}"), attribute.nullable)
             query = query.join(aliased(attribute.table, f"c{i}"), on=on, copy=False)
             codes[i] = col("code_0", f"c{i}")
-        output.append(as_column(pack.code(codes) if len(codes) > 1 else next(iter(codes.values())), f"p{j}"))
+        output.append(as_column(pack.code(codes) if len(codes) > 1 else next(iter(codes.values())), pack_column(j)))
     for s, values in enumerate(sensitive):
-        on = null_safe_equal(col(f"s{s}", "r"), col("value", f"v{s}"))
+        on = null_safe_equal(col(sensitive_column(s), "r"), col("value", f"v{s}"))
         query = query.join(aliased(values, f"v{s}"), on=on, copy=False)
-        output.append(as_column(col(VALUE, f"v{s}"), f"s{s}"))
+        output.append(as_column(col(VALUE, f"v{s}"), sensitive_column(s)))
     return query.select(*output, copy=False)

@@ -1,6 +1,6 @@
 """Distributions: the counts of sensitive values in each combination of quasi-identifiers.
 
-Columns: the codes of the quasi-identifiers and ``known`` as in the frequency set; ``o0, o1, ...`` (other
+Columns: the codes of the quasi-identifiers and ``known`` as in the frequency set; ``inner_0``, ... (other
 sensitive attributes that count as quasi-identifiers); ``v`` (the number of the value), ``share`` (of the whole
 source) and ``n``: rows, or distinct pairs of person and value. With movers, ``mover`` distinguishes their pairs.
 """
@@ -14,7 +14,15 @@ from sqlglot import exp
 
 from sqlanon.frequency.statements import MOVER, add_upper_codes, class_count, encode_combinations, group_and_sum
 from sqlanon.requirements.base import SHARE, VALUE
-from sqlanon.support.coding import ROWS, CodedAttribute, Levels, dense_rank
+from sqlanon.support.coding import (
+    ROWS,
+    CodedAttribute,
+    Levels,
+    dense_rank,
+    inner_column,
+    quasi_column,
+    sensitive_column,
+)
 from sqlanon.support.expressions import (
     aliased,
     as_column,
@@ -35,8 +43,10 @@ def row_pairs(rows: exp.Expr, quasi: int, sensitive: int, inner: Sequence[int] =
 
 
 def _rename_columns(quasi: int, sensitive: int, inner: Sequence[int]) -> list[exp.Expr]:
-    names = [(f"q{i}", f"q{i}") for i in range(quasi)]
-    names += [(f"s{attribute}", f"o{i}") for i, attribute in enumerate(inner)] + [(f"s{sensitive}", "value")]
+    names = [(quasi_column(i), quasi_column(i)) for i in range(quasi)]
+    names += [(sensitive_column(attribute), inner_column(i)) for i, attribute in enumerate(inner)] + [
+        (sensitive_column(sensitive), "value")
+    ]
     return [as_column(col(name), alias) for name, alias in names]
 
 
@@ -48,7 +58,7 @@ def count_value_pairs(
     persons: bool = False,
     moving: exp.Table | None = None,
 ) -> exp.Select:
-    """Count rows, or distinct pairs of person and value, by combination and value (``q0`` .., ``o0`` .., ``value``)."""
+    """Count rows, or distinct pairs of person and value, by combination and value (``quasi_0``, ...; ``inner_0``, ...; ``value``)."""
     renamed = _rename_columns(quasi, sensitive, inner)
     if not persons:
         pairs_of_rows = template("SELECT :keys, sum(n)::BIGINT AS n FROM :raw GROUP BY :values")
@@ -139,7 +149,7 @@ def count_distribution(pairs: ValuePairs, attributes: Sequence[CodedAttribute], 
     """Count values by combination of codes; rows have the codes of all levels above, too."""
     query, keys = encode_combinations(pairs.rows, attributes, levels)
     query = query.join(aliased(pairs.values, "s"), on=null_safe_equal(col("value", "r"), col("value", "s")), copy=False)
-    keys |= {f"o{i}": col(f"o{i}", "r") for i in range(pairs.inner)}
+    keys |= {inner_column(i): col(inner_column(i), "r") for i in range(pairs.inner)}
     keys |= {VALUE: col(VALUE, "s"), SHARE: col(SHARE, "s")}
     if pairs.moving:
         mover: exp.Expr = col(MOVER, "r")

@@ -3,8 +3,8 @@
 Each value has a number, and several numbers share a word of 63 bits. The combinations of a set of attributes are then
 the groups of ``word & mask``, and one statement counts the combinations of many sets.
 
-Columns of the combinations: ``id``, ``q0, q1, ...`` (values) and ``n`` (rows); of an attribute's value numbers:
-``value``, ``code``; of the packed keys: ``id``, ``w0, w1, ...`` and ``n``.
+Columns of the combinations: ``id``, ``quasi_0``, ... (values) and ``n`` (rows); of an attribute's value numbers:
+``value``, ``code``; of the packed keys: ``id``, ``word_0``, ... and ``n``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sqlglot import exp
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.frequency.statements import quasi_columns, raw_frequency
-from sqlanon.support.coding import ROWS
+from sqlanon.support.coding import ROWS, quasi_column
 from sqlanon.support.expressions import (
     Namer,
     aliased,
@@ -98,17 +98,17 @@ def _value_numbers(combinations: exp.Table, attribute: int, singles_apart: bool)
     if singles_apart:
         code = fragment("CASE WHEN sum(n) = 1 THEN 0 ELSE row_number() OVER (ORDER BY sum(n) = 1) END")
     query = template("SELECT :value AS value, (:code)::BIGINT AS code FROM :combinations GROUP BY :value")
-    return query(value=col(f"q{attribute}"), code=code(), combinations=combinations)
+    return query(value=col(quasi_column(attribute)), code=code(), combinations=combinations)
 
 
 def _packed_keys(combinations: exp.Table, numbers: Sequence[exp.Table], packing: Packing) -> exp.Select:
     """The combinations with their values packed into words."""
     words = packing.pack([col("code", f"v{i}") for i in range(len(numbers))])
     query = template("SELECT r.id, :words, r.n FROM :combinations AS r")(
-        words=[as_column(word, f"w{j}") for j, word in enumerate(words)], combinations=combinations
+        words=[as_column(word, f"word_{j}") for j, word in enumerate(words)], combinations=combinations
     )
     for i, value_numbers in enumerate(numbers):
-        on = null_safe_equal(col(f"q{i}", "r"), col("value", f"v{i}"))
+        on = null_safe_equal(col(quasi_column(i), "r"), col("value", f"v{i}"))
         query = query.join(aliased(value_numbers, f"v{i}"), on=on, copy=False)
     return query
 
@@ -117,11 +117,13 @@ def subset_groups(
     keys: exp.Table, packing: Packing, subsets: Mapping[int, Sequence[int]], output: Sequence[exp.Expr]
 ) -> exp.Select:
     """Group rows by the values of a set of attributes, for several sets in one statement."""
-    columns = dict.fromkeys(("subset", *(f"m{j}" for j in range(packing.words))), "BIGINT")
+    columns = dict.fromkeys(("subset", *(f"mask_{j}" for j in range(packing.words))), "BIGINT")
     masks = values_query(columns, [(name, *packing.masks(subset)) for name, subset in subsets.items()])
     query = select([col("subset", "s"), *output], aliased(keys, "k"))
     query = query.join(subquery(masks, "s"), join_type="cross", copy=False)
-    groups = [exp.BitwiseAnd(this=col(f"w{j}", "k"), expression=col(f"m{j}", "s")) for j in range(packing.words)]
+    groups = [
+        exp.BitwiseAnd(this=col(f"word_{j}", "k"), expression=col(f"mask_{j}", "s")) for j in range(packing.words)
+    ]
     return query.group_by(col("subset", "s"), *groups, copy=False)
 
 

@@ -5,8 +5,8 @@ add up in any class. The other persons, the *movers*, stay in a remote table wit
 each generalization that is checked, the remote engine counts the distinct movers of each class and of each sensitive
 value in it. Numbers for movers would link rows of a person, so local tables have none.
 
-Columns of the remote tables: ``q0, q1, ...``, ``s0, s1, ...`` and ``person`` as in `frequency.statements`; in the coded
-table the codes of `coding` at all levels, ``known``, ``s0, s1, ...`` (codes of sensitive values) and ``person``.
+Columns of the remote tables: ``quasi_0``, ..., ``sensitive_0``, ... and ``person`` as in `frequency.statements`; in the coded
+table the codes of `coding` at all levels, ``known``, ``sensitive_0``, ... (codes of sensitive values) and ``person``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,15 @@ from sqlanon.frequency.distribution import ValuePairs
 from sqlanon.frequency.statements import PERSON, PERSONS, POPULATION_MOVER, count_persons, quasi_columns, raw_frequency
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.sources.source import RemotePersons
-from sqlanon.support.coding import KNOWN, ROWS, CodedAttribute, code_column
+from sqlanon.support.coding import (
+    KNOWN,
+    ROWS,
+    CodedAttribute,
+    code_column,
+    inner_column,
+    quasi_column,
+    sensitive_column,
+)
 from sqlanon.support.expressions import (
     Namer,
     aliased,
@@ -78,15 +86,17 @@ class RemoteMembers:
 
     def combinations(self, target: exp.Table) -> exp.Table:
         """Create a local table of combinations with their rows, and their persons that are in no other combination."""
-        keys = [col(f"q{i}", "r") for i in range(self.quasi)]
+        keys = [col(quasi_column(i), "r") for i in range(self.quasi)]
         source_keys = quasi_columns(self.quasi)
         query = _COMBINATIONS(keys=keys, source_keys=source_keys, members=self.members, movers=self.movers)
         return self.runner.create_table(target, query)
 
     def pairs(self, target: exp.Table, sensitive: int, inner: Sequence[int] = ()) -> exp.Table:
         """Create a local table of combinations and sensitive values with the number of persons who are not movers."""
-        names = [(f"q{i}", f"q{i}") for i in range(self.quasi)]
-        names += [(f"s{s}", f"o{i}") for i, s in enumerate(inner)] + [(f"s{sensitive}", "value")]
+        names = [(quasi_column(i), quasi_column(i)) for i in range(self.quasi)]
+        names += [(sensitive_column(s), inner_column(i)) for i, s in enumerate(inner)] + [
+            (sensitive_column(sensitive), "value")
+        ]
         renamed = [as_column(col(name), alias) for name, alias in names]
         keys = [col(alias, "r") for _, alias in names]
         query = _PAIRS(keys=keys, renamed=renamed, members=self.members, movers=self.movers)
@@ -96,7 +106,9 @@ class RemoteMembers:
         """Create a local table with the distinct movers of each sensitive value; None without movers."""
         if not self.has_movers:
             return None
-        return self.runner.create_table(target, _MOVERS_BY_VALUE(value=col(f"s{sensitive}"), movers=self.movers))
+        return self.runner.create_table(
+            target, _MOVERS_BY_VALUE(value=col(sensitive_column(sensitive)), movers=self.movers)
+        )
 
 
 def scan_members(
@@ -112,16 +124,13 @@ def scan_members(
     members = remote_runner.create_table(
         work("person_members"), raw_frequency(persons.relation, quasi, sensitive, person)
     )
-    columns = [col(name, "r") for name in (*_numbered_names("q", quasi), *_numbered_names("s", sensitive))]
+    names = [*map(quasi_column, range(len(quasi))), *map(sensitive_column, range(len(sensitive)))]
+    columns = [col(name, "r") for name in names]
     movers = remote_runner.create_table(
         work("person_movers"), _MOVERS(columns=columns, keys=quasi_columns(len(quasi)), members=members)
     )
     moving = remote_runner.fetch_rows(count_persons(movers), [(1,)])[0][0]
     return RemoteMembers(remote_runner, members, movers, moving > 0, len(quasi))
-
-
-def _numbered_names(prefix: str, names: Sequence[str]) -> list[str]:
-    return [f"{prefix}{i}" for i in range(len(names))]
 
 
 class RemoteMovers:
@@ -145,7 +154,8 @@ class RemoteMovers:
     def of_classes(self, classes: exp.Table, pairs: Sequence[tuple[str, str]]) -> exp.Subquery:
         """The movers of some classes; ``pairs`` are columns of the coded table and of the classes to join on."""
         query = select(
-            [col(PERSON, "f"), *(col(f"s{j}", "f") for j in range(len(self.values)))], aliased(self.coded, "f")
+            [col(PERSON, "f"), *(col(sensitive_column(j), "f") for j in range(len(self.values)))],
+            aliased(self.coded, "f"),
         )
         same_class = all_of(col(code, "f").eq(col(class_code, "x")) for code, class_code in pairs)
         return subquery(query.join(aliased(classes, "x"), on=same_class, copy=False), "f")
@@ -164,7 +174,7 @@ def encode_movers(
     for i, attribute in enumerate(attributes):
         if not attribute.height and not attribute.unknown:
             continue
-        on = null_safe_equal(col(f"q{i}", "r"), col("value", f"c{i}"), attribute.nullable)
+        on = null_safe_equal(col(quasi_column(i), "r"), col("value", f"c{i}"), attribute.nullable)
         query = query.join(aliased(attribute.table, f"c{i}"), on=on, copy=False)
         output += [as_column(col(f"code_{j}", f"c{i}"), code_column(i, j)) for j in range(attribute.height)]
     output.append(
@@ -172,9 +182,11 @@ def encode_movers(
     )
     for j, table in enumerate(values):
         query = query.join(
-            aliased(table, f"v{j}"), on=null_safe_equal(col(f"s{j}", "r"), col("value", f"v{j}")), copy=False
+            aliased(table, f"v{j}"),
+            on=null_safe_equal(col(sensitive_column(j), "r"), col("value", f"v{j}")),
+            copy=False,
         )
-        output.append(as_column(col(VALUE, f"v{j}"), f"s{j}"))
+        output.append(as_column(col(VALUE, f"v{j}"), sensitive_column(j)))
     query = query.select(*output, col(PERSON, "r"), copy=False).distinct(copy=False)
     coded = remote.runner.create_table(work("movers_coded"), query)
     return RemoteMovers(remote.runner, work, coded, values)
@@ -203,15 +215,17 @@ def add_movers_to_distribution(
     ``movers`` are counted by the codes of the attribute's values, and of the other attributes for joint distributions.
     """
     inner_attributes = [i for i in range(len(values)) if i != sensitive] if pairs.inner else []
-    inner = [f"o{i}" for i in range(pairs.inner)]
+    inner = [inner_column(i) for i in range(pairs.inner)]
     settled_rows = select([col(name) for name in (*keys, *inner, VALUE, SHARE, ROWS)], settled.copy())
     output: list[exp.Expr] = [col(key, "m") for key in keys]
     output += [as_column(col("value", f"x{i}"), name) for i, name in enumerate(inner)]
     query = exp.Select().from_(aliased(movers, "m"), copy=False)
     leaf = VALUE if pairs.leaves is None else "leaf"
-    query = query.join(aliased(pairs.values, "s"), on=col(f"s{sensitive}", "m").eq(col(leaf, "s")), copy=False)
+    query = query.join(
+        aliased(pairs.values, "s"), on=col(sensitive_column(sensitive), "m").eq(col(leaf, "s")), copy=False
+    )
     for i, inner_attribute in enumerate(inner_attributes):
-        on = col(f"s{inner_attribute}", "m").eq(col(VALUE, f"x{i}"))
+        on = col(sensitive_column(inner_attribute), "m").eq(col(VALUE, f"x{i}"))
         query = query.join(aliased(values[inner_attribute], f"x{i}"), on=on, copy=False)
     query = query.select(*output, col(VALUE, "s"), col(SHARE, "s"), as_column(col(ROWS, "m"), ROWS), copy=False)
     return subquery(union_all(settled_rows, query), "distribution")

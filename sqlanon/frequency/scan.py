@@ -28,7 +28,7 @@ from sqlanon.requirements import Distribution, Domain
 from sqlanon.sources.columns import Columns, match_columns, match_population_columns
 from sqlanon.sources.source import Population, RemotePersons, Source
 from sqlanon.support import coding
-from sqlanon.support.coding import ROWS, CodedAttribute
+from sqlanon.support.coding import ROWS, CodedAttribute, quasi_column, sensitive_column
 from sqlanon.support.expressions import Namer, as_column, col, select, subquery, total, union_all
 
 
@@ -56,7 +56,9 @@ class Scan:
 
 def scan_in_place(relation: exp.Table, quasi: Sequence[str], sensitive: Sequence[str]) -> Scan:
     """Use a table in place: statements read it whenever they need it."""
-    names = [(name, f"q{i}") for i, name in enumerate(quasi)] + [(name, f"s{i}") for i, name in enumerate(sensitive)]
+    names = [(name, quasi_column(i)) for i, name in enumerate(quasi)] + [
+        (name, sensitive_column(i)) for i, name in enumerate(sensitive)
+    ]
     rows = select([as_column(col(name), alias) for name, alias in names], relation.copy())
     return Scan(subquery(rows, "source"), len(quasi), has_counts=False)
 
@@ -316,7 +318,7 @@ def _scan_remote_persons(
     if source.combinations is not None:
         table, count = source.combinations.table, source.combinations.count
         return replace(scan_table(runner, table, quasi, sensitive, None, work, count_column=count), remote=remote)
-    names = [*(f"q{i}" for i in range(len(quasi))), *(f"s{i}" for i in range(len(sensitive)))]
+    names = [*(quasi_column(i) for i in range(len(quasi))), *(sensitive_column(i) for i in range(len(sensitive)))]
     rows = select([*map(col, names), as_column(total(col(ROWS)), ROWS)], remote.members.copy(), [*map(col, names)])
     return Scan(runner.create_table(work("frequency_raw"), rows), len(quasi), remote=remote)
 
@@ -359,7 +361,7 @@ def attribute_values(
     """
     tables = []
     for i, type_ in enumerate(types):
-        query: exp.Query = coding.value_counts(scan.column(f"q{i}"), f"q{i}", scan.has_counts)
+        query: exp.Query = coding.value_counts(scan.column(quasi_column(i)), quasi_column(i), scan.has_counts)
         if population is not None:
             source_values = runner.create_table(work(f"own_values_{i}"), query)
             query = coding.combined_values(source_values, population.raw, i, type_)

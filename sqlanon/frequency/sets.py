@@ -38,6 +38,7 @@ from sqlanon.support.coding import (
     group_counts,
     group_sizes,
     levels_below_top,
+    sensitive_column,
 )
 from sqlanon.support.expressions import Namer, aliased, all_columns, all_of, col, select, subquery
 
@@ -276,7 +277,7 @@ class FrequencySets:
             pairs = self.ground.sensitive[distribution]
             index = self.ground.sensitive_names.index(distribution.attribute)
             codes = range(len(movers.values)) if pairs.inner else [index]
-            tables.append(movers.distinct([*keys, *(f"s{j}" for j in codes)], ROWS, within))
+            tables.append(movers.distinct([*keys, *(sensitive_column(j) for j in codes)], ROWS, within))
             table = add_movers_to_distribution(settled.table, keys, pairs, index, movers.values, tables[-1])
             sensitive[distribution] = replace(settled, table=table)
         return replace(space, frequency=frequency, sensitive=sensitive), tables

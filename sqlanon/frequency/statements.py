@@ -1,7 +1,7 @@
 """Queries from the source table to the frequency set.
 
-Columns of scanned tables: ``q0, q1, ...`` (values of the quasi-identifiers), ``s0, s1, ...`` (sensitive values that
-requirements refer to), ``person`` (if persons are counted) and ``n`` (rows). Columns of combinations: ``q0, q1, ...``,
+Columns of scanned tables: ``quasi_0``, ... (values of the quasi-identifiers), ``sensitive_0``, ... (sensitive values that
+requirements refer to), ``person`` (if persons are counted) and ``n`` (rows). Columns of combinations: ``quasi_0``, ...,
 ``n``, with persons ``persons`` and ``mover``, with a population ``population`` and ``population_mover``. The frequency
 set has the codes of `coding` instead of values, ``known``, and the same counts.
 
@@ -15,7 +15,16 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlanon.support.coding import KNOWN, ROWS, CodedAttribute, Levels, code_column, level_codes
+from sqlanon.support.coding import (
+    KNOWN,
+    ROWS,
+    CodedAttribute,
+    Levels,
+    code_column,
+    level_codes,
+    quasi_column,
+    sensitive_column,
+)
 from sqlanon.support.expressions import (
     aliased,
     all_columns,
@@ -51,10 +60,10 @@ def raw_frequency(
 
     >>> from sqlanon.support.expressions import table
     >>> raw_frequency(table("patients"), ["zip", "age"]).sql("duckdb")
-    'SELECT "zip" AS "q0", "age" AS "q1", COUNT(*) AS "n" FROM "patients" GROUP BY "zip", "age"'
+    'SELECT "zip" AS "quasi_0", "age" AS "quasi_1", COUNT(*) AS "n" FROM "patients" GROUP BY "zip", "age"'
     """
-    names = [(name, f"q{i}") for i, name in enumerate(quasi)]
-    names += [(name, f"s{j}") for j, name in enumerate(sensitive)]
+    names = [(name, quasi_column(i)) for i, name in enumerate(quasi)]
+    names += [(name, sensitive_column(j)) for j, name in enumerate(sensitive)]
     names += [(person, PERSON)] if person is not None else []
     values: list[exp.Expr] = [as_column(col(name), alias) for name, alias in names]
     count = as_column(exp.Count(this=exp.Star()) if count_column is None else total(col(count_column)), ROWS)
@@ -62,8 +71,8 @@ def raw_frequency(
 
 
 def quasi_columns(count: int) -> list[exp.Expr]:
-    """``q0, q1, ...``."""
-    return [col(f"q{i}") for i in range(count)]
+    """``quasi_0``, ...."""
+    return [col(quasi_column(i)) for i in range(count)]
 
 
 def person_memberships(raw: exp.Expr, quasi: int) -> exp.Select:
@@ -98,7 +107,7 @@ def number_movers(members: exp.Table) -> exp.Select:
 
 def person_combinations(members: exp.Table, moving: exp.Table | None, quasi: int) -> exp.Select:
     """The distinct combinations; each mover has a separate row in each of its combinations."""
-    keys = [col(f"q{i}", "r") for i in range(quasi)]
+    keys = [col(quasi_column(i), "r") for i in range(quasi)]
     if moving is None:
         return template("""
             SELECT :keys, sum(r.n)::BIGINT AS n, count(*) AS persons
@@ -147,7 +156,7 @@ def encode_combinations(
         coded = f"c{i}"
         if level < attribute.height:
             codes[code_column(i, level)] = col(f"code_{level}", coded)
-        value: exp.Expr = col(f"q{i}", "r")
+        value: exp.Expr = col(quasi_column(i), "r")
         on = null_safe_equal(cast(value, types[i]) if types else value, col("value", coded), attribute.nullable)
         query = query.join(aliased(attribute.table, coded), on=on, copy=False)
     are_known = all_of(col(KNOWN, f"c{i}") for i, attribute in enumerate(attributes) if attribute.unknown)

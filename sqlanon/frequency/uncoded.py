@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from sqlanon.frequency.statements import PERSONS, POPULATION
-from sqlanon.support.coding import ROWS, code_column
+from sqlanon.support.coding import ROWS, code_column, inner_column, quasi_column
 from sqlanon.support.expressions import as_column, col, number, subquery, template, union_all
 
 _MEMBERS = template("SELECT :keys, person, sum(n)::BIGINT AS n FROM :rows GROUP BY :keys, person")
@@ -26,7 +26,7 @@ def uncoded_frequency_set(
     rows: exp.Expr, attributes: Sequence[int], persons: bool, population: exp.Expr | None = None
 ) -> exp.Subquery:
     """The frequency set at level 0, over some of the quasi-identifiers."""
-    keys = [col(f"q{i}") for i in attributes]
+    keys = [col(quasi_column(i)) for i in attributes]
     source = subquery(_MEMBERS(keys=keys, rows=rows), "members") if persons else rows
     codes = [as_column(key, code_column(i, 0)) for i, key in enumerate(keys)]
     more = [as_column(number(1), PERSONS)] if persons else []
@@ -42,6 +42,6 @@ def uncoded_frequency_set(
 
 def uncoded_distribution(pairs: exp.Query, values: exp.Table, quasi: int, inner: int) -> exp.Subquery:
     """The counts of a sensitive attribute's values by combination."""
-    codes = [as_column(col(f"q{i}", "r"), code_column(i, 0)) for i in range(quasi)]
-    inner_columns = [col(f"o{i}", "r") for i in range(inner)]
+    codes = [as_column(col(quasi_column(i), "r"), code_column(i, 0)) for i in range(quasi)]
+    inner_columns = [col(inner_column(i), "r") for i in range(inner)]
     return subquery(_VALUES(codes=codes, inner=inner_columns, pairs=pairs, values=values), "values")

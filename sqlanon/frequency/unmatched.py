@@ -16,6 +16,7 @@ from sqlanon.hierarchies.build import Hierarchy
 from sqlanon.hierarchies.parts import TOP
 from sqlanon.policy import Policy
 from sqlanon.requirements import bind_requirements
+from sqlanon.support.coding import quasi_column
 from sqlanon.support.expressions import Namer, all_of, cast, col, fragment, template
 
 
@@ -61,4 +62,4 @@ def drop_unmatched_population(
 
 def _is_listed(hierarchy: Hierarchy, i: int, type_: str) -> exp.Expr:
     is_listed = fragment("EXISTS(SELECT 1 FROM :hierarchy AS h WHERE :value IS NOT DISTINCT FROM h.level_0)")
-    return is_listed(hierarchy=hierarchy.table, value=cast(col(f"q{i}", "p"), type_))
+    return is_listed(hierarchy=hierarchy.table, value=cast(col(quasi_column(i), "p"), type_))

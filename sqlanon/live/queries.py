@@ -24,7 +24,7 @@ from sqlanon.hierarchies import Hierarchy
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.strategies.lattice.classes import evaluated_classes
-from sqlanon.support.coding import Levels, code_column, dense_rank, levels_below_top
+from sqlanon.support.coding import Levels, code_column, dense_rank, inner_column, levels_below_top
 from sqlanon.support.expressions import (
     aliased,
     all_of,
@@ -319,7 +319,7 @@ def _count_sensitive_values(
         domain = table(f"domain_{s}")
         parts[domain.name] = distribution.ordered_domain(values)
     keys: dict[str, exp.Expr] = {key: col(key, "r") for key in recipe.keys}
-    keys |= {f"o{i}": col(f"value_{recipe.sensitive[inner_s][1]}", "r") for i, inner_s in enumerate(inner)}
+    keys |= {inner_column(i): col(f"value_{recipe.sensitive[inner_s][1]}", "r") for i, inner_s in enumerate(inner)}
     keys |= {VALUE: col(VALUE, "v"), SHARE: col(SHARE, "v")}
     if persons:  # a person with two values of a node counts twice
         mover = col("mover", "r")

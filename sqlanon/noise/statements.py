@@ -39,7 +39,7 @@ from sqlanon.frequency.uncoded import uncoded_distribution, uncoded_frequency_se
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.strategies.lattice.classes import evaluated_classes
 from sqlanon.strategies.recoding import ClassRecoding
-from sqlanon.support.coding import Column, code_column, dense_rank
+from sqlanon.support.coding import Column, code_column, dense_rank, quasi_column, sensitive_column
 from sqlanon.support.expressions import (
     aliased,
     all_of,
@@ -434,11 +434,11 @@ def survivors(
 ) -> exp.Select:
     """The records without those that have 1 to k − 1 ``nearby`` originals.
 
-    Columns, as in `frequency.statements.raw_frequency`: ``record``, ``q0, q1, ...`` (the class key of each
-    quasi-identifier, never NULL), ``s0, s1, ...``, ``person`` and ``n``.
+    Columns, as in `frequency.statements.raw_frequency`: ``record``, ``quasi_0``, ... (the class key of each
+    quasi-identifier, never NULL), ``sensitive_0``, ..., ``person`` and ``n``.
     """
-    columns = [as_column(col(f"key_{i}", "c") if i in keys else number(0), f"q{i}") for i in range(attributes)]
-    columns += [as_column(col(name, "n"), f"s{s}") for s, name in enumerate(sensitive)]
+    columns = [as_column(col(f"key_{i}", "c") if i in keys else number(0), quasi_column(i)) for i in range(attributes)]
+    columns += [as_column(col(name, "n"), sensitive_column(s)) for s, name in enumerate(sensitive)]
     columns += [as_column(col(person, "n"), PERSON)] if person is not None else []
     if nearby is None:
         return template("""
@@ -463,7 +463,7 @@ def evaluated_survivors(
     persons: bool,
     requirements: Requirements,
 ) -> exp.Select:
-    """The classes of the survivors: ``q0, q1, ...``, ``class_size``, ``class_count``, ``kept``."""
+    """The classes of the survivors: ``quasi_0``, ..., ``class_size``, ``class_count``, ``kept``."""
     quasi = range(attributes)
     sensitive_tables = {}
     for distribution, pairs in distributions.items():
@@ -479,9 +479,9 @@ def evaluated_survivors(
         sensitive=sensitive_tables,
         persons=persons,
     )
-    keys: list[exp.Expr] = [as_column(col(code_column(i, 0)), f"q{i}") for i in quasi]
+    keys: list[exp.Expr] = [as_column(col(code_column(i, 0)), quasi_column(i)) for i in quasi]
     return template("SELECT :keys, class_size, class_count, kept FROM :evaluated AS j")(
-        keys=[col(f"q{i}") for i in quasi], evaluated=evaluated_classes(space, (0,) * attributes, keys)
+        keys=[col(quasi_column(i)) for i in quasi], evaluated=evaluated_classes(space, (0,) * attributes, keys)
     )
 
 
@@ -494,7 +494,7 @@ def kept_records(survivors: exp.Table, evaluated: exp.Table, attributes: int) ->
     """)(
         survivors=survivors,
         evaluated=evaluated,
-        same_class=all_of(col(f"q{i}", "s").eq(col(f"q{i}", "j")) for i in range(attributes)),
+        same_class=all_of(col(quasi_column(i), "s").eq(col(quasi_column(i), "j")) for i in range(attributes)),
     )
 
 

@@ -1,6 +1,6 @@
 """Requirements in plain SQL for any warehouse: the classes of a release that violate one, with the violating figure.
 
-The statements name their columns ``q0, q1, ...`` (the columns of a class), ``value`` (a sensitive one), ``n`` (its
+The statements name their columns ``quasi_0``, ... (the columns of a class), ``value`` (a sensitive one), ``n`` (its
 rows), ``p`` (its share of the class) and ``q`` (its share of the source). NULL is a value like others.
 """
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sqlanon.support.coding import quasi_column
 from sqlanon.support.expressions import as_column, col, ident, number, subquery, template, unused_name
 
 
@@ -78,7 +79,7 @@ class ClassValues:
             ) AS s ON c.value IS NOT DISTINCT FROM s.value
         """)
         values = with_shares(
-            class_keys=[col(f"q{i}", "c") for i in range(len(self.keys))],
+            class_keys=[col(quasi_column(i), "c") for i in range(len(self.keys))],
             keys=self._keys(),
             counts=self._counts(),
             source_counts=_count_values(self.source, (), self.column),
@@ -89,11 +90,11 @@ class ClassValues:
         return _count_values(self.release, self.keys, self.column)
 
     def _keys(self) -> list[exp.Expr]:
-        return [col(f"q{i}") for i in range(len(self.keys))]
+        return [col(quasi_column(i)) for i in range(len(self.keys))]
 
     def _violations(self, values: exp.Select, figure: exp.Expr, violated: exp.Expr) -> exp.Select:
         return template("SELECT :names, :figure AS :figure_name FROM :values AS v GROUP BY :keys HAVING :violated")(
-            names=[as_column(col(f"q{i}"), key) for i, key in enumerate(self.keys)],
+            names=[as_column(col(quasi_column(i)), key) for i, key in enumerate(self.keys)],
             figure=figure,
             figure_name=ident(unused_name("figure", self.keys)),
             values=values,
@@ -109,8 +110,8 @@ def _count_values(relation: exp.Table, keys: Sequence[str], attribute: str) -> e
         FROM (SELECT :renamed, :attribute AS value FROM :relation) AS r
         GROUP BY :keys, value
     """)(
-        keys=[col(f"q{i}") for i in range(len(keys))],
-        renamed=[as_column(col(key), f"q{i}") for i, key in enumerate(keys)],
+        keys=[col(quasi_column(i)) for i in range(len(keys))],
+        renamed=[as_column(col(key), quasi_column(i)) for i, key in enumerate(keys)],
         attribute=col(attribute),
         relation=relation,
     )

@@ -53,7 +53,7 @@ from sqlanon.risk.priors import read_priors, read_shares, weighted_sets
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.classes import equivalence_classes
-from sqlanon.support.coding import ROWS
+from sqlanon.support.coding import ROWS, quasi_column, sensitive_column
 from sqlanon.support.expressions import (
     all_of,
     as_column,
@@ -259,7 +259,7 @@ class _Assessment:
         raw = self._raw_population
         if raw is None:
             return None
-        keys = [as_column(cast(col(f"q{i}"), type_), f"q{i}") for i, type_ in enumerate(self._types)]
+        keys = [as_column(cast(col(quasi_column(i)), type_), quasi_column(i)) for i, type_ in enumerate(self._types)]
         assert self.policy.population is not None
         # With a person column, each person has one row for each of its combinations.
         count = col("n") if self.policy.population.person is None else exp.convert(1)
@@ -275,7 +275,7 @@ class _Assessment:
         )
         quasi = (*columns.generalized, *columns.noisy)
         if not is_scanned_again and not columns.noisy:
-            keys = [as_column(col(name), f"q{i}") for i, name in enumerate(quasi)]
+            keys = [as_column(col(name), quasi_column(i)) for i, name in enumerate(quasi)]
             return subquery(select([*keys, as_column(exp.convert(1), "n")], source.copy()), "rows")
         return self.runner.create_table(
             self.work("raw"), raw_frequency(source, quasi, columns.sensitive, columns.person)
@@ -322,7 +322,9 @@ class _Assessment:
                 quasi=columns, combinations=combinations
             ),
         )
-        names = [f"s{s}" for s in range(len(self.columns.sensitive))] + [PERSON] * self.counts_persons + [ROWS]
+        names = (
+            [sensitive_column(s) for s in range(len(self.columns.sensitive))] + [PERSON] * self.counts_persons + [ROWS]
+        )
         rows = runner.create_table(work("numbered"), _add_class_numbers(raw, numbers, quasi, names))
         if population is not None:
             population = subquery(_add_class_numbers(population, numbers, quasi, [POPULATION]), "population")
@@ -406,7 +408,8 @@ class _Assessment:
         population = self._raw_population
         assert population is not None
         keys = [
-            null_safe_equal(col(f"q{i}", "r"), cast(col(f"q{i}", "p"), type_)) for i, type_ in enumerate(self._types)
+            null_safe_equal(col(quasi_column(i), "r"), cast(col(quasi_column(i), "p"), type_))
+            for i, type_ in enumerate(self._types)
         ]
         query = wrong_rows(self.rows, population, keys, PERSON, PERSON, col(ROWS, "r"))
         return int(self.runner.fetch_rows(query, [(0,)])[0][0])
@@ -423,10 +426,10 @@ class _AllRows:
 
 
 def _add_class_numbers(rows: exp.Expr, numbers: exp.Table, quasi: int, columns: Sequence[str]) -> exp.Select:
-    """Rows with the number of their class as their only quasi-identifier ``q0``, and some of their columns."""
-    on = all_of(null_safe_equal(col(f"q{i}", "r"), col(f"q{i}", "c")) for i in range(quasi))
+    """Rows with the number of their class as their only quasi-identifier ``quasi_0``, and some of their columns."""
+    on = all_of(null_safe_equal(col(quasi_column(i), "r"), col(quasi_column(i), "c")) for i in range(quasi))
     return template("""
-        SELECT c.number AS q0, :columns
+        SELECT c.number AS quasi_0, :columns
         FROM :rows AS r
         JOIN :numbers AS c ON :same
     """)(columns=[col(name, "r") for name in columns], rows=rows, numbers=numbers, same=on)

@@ -12,7 +12,7 @@ With f the rows of the class in the sample, F̂ the sum of their weights, p = f 
 - 1/f where the sample is all of the class: f = F̂ (and where weights add up to less than f, which no sample has).
 
 Classes have ``class_size`` (rows), ``class_count`` (rows or persons), ``class_weight`` (the sum of the weights) and the
-quasi-identifiers as ``q0, q1, ...``.
+quasi-identifiers as ``quasi_0``, ....
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from sqlanon.frequency.population import count_people, sampling_fraction
 from sqlanon.policy import Policy, RiskSection
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
+from sqlanon.support.coding import quasi_column
 from sqlanon.support.expressions import all_of, as_column, col, fragment, null_safe_equal, subquery, template
 
 NEAR = 1e-3
@@ -99,7 +100,7 @@ def _weighed_classes(source: exp.Table, columns: Columns, share: float | None) -
     """
     weights, quasi = columns.weights, _quasi_columns(columns)
     grouping = {
-        "keys": [as_column(col(name), f"q{i}") for i, name in enumerate(quasi)],
+        "keys": [as_column(col(name), quasi_column(i)) for i, name in enumerate(quasi)],
         "columns": [col(name) for name in quasi],
         "source": source,
     }
@@ -122,7 +123,7 @@ def _weighed_classes(source: exp.Table, columns: Columns, share: float | None) -
             GROUP BY :labels
         """)(
             **grouping,
-            labels=[col(f"q{i}") for i in range(len(quasi))],
+            labels=[col(quasi_column(i)) for i in range(len(quasi))],
             total=expected if weights is None else _TOTAL_WEIGHT(weight=col("weight")),
             weight=fragment("1::DOUBLE")() if weights is None else _parse_weight(weights),
             person=col(columns.person),
@@ -167,7 +168,9 @@ def _household_members(source: exp.Table, columns: Columns, classes: exp.Expr) -
 
 
 def _same_class(columns: Columns) -> exp.Expr:
-    return all_of(null_safe_equal(col(name, "r"), col(f"q{i}", "c")) for i, name in enumerate(_quasi_columns(columns)))
+    return all_of(
+        null_safe_equal(col(name, "r"), col(quasi_column(i), "c")) for i, name in enumerate(_quasi_columns(columns))
+    )
 
 
 @dataclass(frozen=True)

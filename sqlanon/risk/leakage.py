@@ -42,6 +42,7 @@ from sqlglot import exp
 
 from sqlanon.engines.limits import Limits
 from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.support.coding import quasi_column
 from sqlanon.support.expressions import (
     Namer,
     aliased,
@@ -206,7 +207,7 @@ class AttributeSets(CountedSets):
         self.work = work
         count = _ROW_COUNT[has_counts]()
         self.dictionaries = [
-            runner.create_table(work(f"dictionary_{i}"), _DICTIONARY(key=col(f"q{i}"), count=count, rows=rows))
+            runner.create_table(work(f"dictionary_{i}"), _DICTIONARY(key=col(quasi_column(i)), count=count, rows=rows))
             for i in self._all
         ]
         figures = [
@@ -417,7 +418,7 @@ class AttributeSets(CountedSets):
             codes=codes, count=[col("n", "r")] if has_counts else [], rows=rows
         )
         for i, (name, dictionary) in enumerate(zip(names, self.dictionaries, strict=True)):
-            on = null_safe_equal(col(f"q{i}", "r"), col("value", name), self._nullable[i])
+            on = null_safe_equal(col(quasi_column(i), "r"), col("value", name), self._nullable[i])
             query = query.join(aliased(dictionary, name), on=on, copy=False)
         return query
 

@@ -44,6 +44,7 @@ from sqlanon.frequency.population import count_people, sampling_fraction
 from sqlanon.policy import Policy
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
+from sqlanon.support.coding import quasi_column
 from sqlanon.support.expressions import (
     anonymous,
     as_column,
@@ -151,7 +152,7 @@ def _exact_double(value: float) -> exp.Expr:
 
 def _class_struct(names: Sequence[str]) -> exp.Expr:
     """A row's quasi-identifiers as a STRUCT, so that their names cannot collide with other columns."""
-    fields = [exp.PropertyEQ(this=col(name).this, expression=col(f"q{i}", "r")) for i, name in enumerate(names)]
+    fields = [exp.PropertyEQ(this=col(name).this, expression=col(quasi_column(i), "r")) for i, name in enumerate(names)]
     return as_column(exp.Struct(expressions=fields), "class")
 
 
@@ -281,7 +282,7 @@ class Suda:
         contributions = (
             _VALUE_CONTRIBUTIONS(
                 attribute=name,
-                value=col(f"q{i}", "r"),
+                value=col(quasi_column(i), "r"),
                 weight=_weight_by_size(self._tables.weights[0]),
                 msus=self._tables.msus,
                 combinations=self._tables.packed.combinations,
@@ -432,7 +433,7 @@ def _find_msus(
         WHERE v.code = 0
     """)
     singles = [
-        single_values(subset=1 << i, combinations=packed.combinations, numbers=numbers, value=col(f"q{i}", "r"))
+        single_values(subset=1 << i, combinations=packed.combinations, numbers=numbers, value=col(quasi_column(i), "r"))
         for i, numbers in enumerate(packed.numbers)
     ]
     msus = runner.create_table(target, union_all(*singles))

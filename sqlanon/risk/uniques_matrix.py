@@ -24,7 +24,7 @@ from sqlanon.risk.leakage import SMALL
 from sqlanon.risk.levels import code_levels, resolve_attributes
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
-from sqlanon.support.coding import ROWS, CodedAttribute, code_column, combined_values, value_counts
+from sqlanon.support.coding import ROWS, CodedAttribute, code_column, combined_values, quasi_column, value_counts
 from sqlanon.support.expressions import (
     Namer,
     aliased,
@@ -159,12 +159,12 @@ def count_uniques_by_level(runner: StatementRunner, run: Run, policy: Policy, fi
     numbers = {name: policy.generalized_attributes.index(name) for name in (first, second)}
     values = dict[str, AttributeValues]()
     for name, i in numbers.items():
-        table = runner.create_table(work(f"values_{i}"), value_counts(raw, f"q{i}", is_counted=True))
+        table = runner.create_table(work(f"values_{i}"), value_counts(raw, quasi_column(i), is_counted=True))
         if population is not None:
             table = runner.create_table(work(f"values_of_both_{i}"), combined_values(table, population, i, types[i]))
         values[name] = AttributeValues(table, types[i])
     attributes = [
-        CodedAttribute(f"q{numbers[name]}", height, table, nullable=True)
+        CodedAttribute(quasi_column(numbers[name]), height, table, nullable=True)
         for name, (table, height) in code_levels(runner, work, policy, values).items()
     ]
     count_columns = [ROWS, *([PERSON] if counts_persons else [])]
@@ -186,7 +186,9 @@ def count_uniques_by_level(runner: StatementRunner, run: Run, policy: Policy, fi
         """)(
             source_keys=quasi_columns(len(types)),
             raw=raw,
-            population_keys=[as_column(cast(col(f"q{i}"), type_), f"q{i}") for i, type_ in enumerate(types)],
+            population_keys=[
+                as_column(cast(col(quasi_column(i)), type_), quasi_column(i)) for i, type_ in enumerate(types)
+            ],
             person=col(PERSON) if has_person else exp.null(),
             population=population,
         )
@@ -215,7 +217,7 @@ def _make_coded_levels(
         for level in range(attribute.height)
     ]
     coded = [attribute.column for attribute in attributes]
-    unchanged = [f"q{i}" for i in range(quasi) if f"q{i}" not in coded]
+    unchanged = [quasi_column(i) for i in range(quasi) if quasi_column(i) not in coded]
     query = template("SELECT :remaining AS remaining, :codes, :counts FROM :raw AS r")(
         remaining=col("remaining", "o") if unchanged else 0,
         codes=codes,

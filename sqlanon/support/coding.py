@@ -1,6 +1,6 @@
 """Coded values of attributes: small integers for labels at each level, and the number of leaves under each label.
 
-The column ``q0_l2`` is the code of attribute 0 at level 2. The top level has one value and needs no column.
+The column ``quasi_0_level_2`` is the code of attribute 0 at level 2. The top level has one value and needs no column.
 """
 
 from __future__ import annotations
@@ -68,8 +68,29 @@ class CodedAttribute:
         return self.lowest_labelled <= level < self.height
 
 
+def quasi_column(attribute: int) -> str:
+    """The column with the values of a quasi-identifier."""
+    return f"quasi_{attribute}"
+
+
 def code_column(attribute: int, level: int) -> str:
-    return f"q{attribute}_l{level}"
+    """The column with the codes of a quasi-identifier at a level."""
+    return f"quasi_{attribute}_level_{level}"
+
+
+def sensitive_column(attribute: int) -> str:
+    """The column with the values of a sensitive attribute, or their codes."""
+    return f"sensitive_{attribute}"
+
+
+def inner_column(number: int) -> str:
+    """The column with the values of another sensitive attribute within which a requirement counts."""
+    return f"inner_{number}"
+
+
+def pack_column(number: int) -> str:
+    """The column with the codes of a pack: some attributes in one integer."""
+    return f"pack_{number}"
 
 
 def levels_below_top(levels: Levels, heights: Sequence[int]) -> list[tuple[int, int]]:
@@ -102,12 +123,12 @@ def combined_values(values: exp.Table, population: exp.Expr, attribute: int, typ
         ) AS all_values
         GROUP BY value
     """)
-    return combined(values=values, population_value=cast(col(f"q{attribute}"), type_), population=population)
+    return combined(values=values, population_value=cast(col(quasi_column(attribute)), type_), population=population)
 
 
 def count_lost_by_cast(raw: exp.Expr, attribute: int, type_: str, own_type: str) -> exp.Select:
     """Count the values of an attribute that a cast to another type would change."""
-    value = col(f"q{attribute}")
+    value = col(quasi_column(attribute))
     back = cast(exp.TryCast(this=value, to=native_type(type_)), own_type)
     lost = template("SELECT count(*) FROM :raw WHERE NOT (:back IS NOT DISTINCT FROM :value)")
     return lost(raw=raw, back=back, value=value)

@@ -40,13 +40,13 @@ from support.lanes import SEARCHING, examples
 quick = settings(max_examples=examples(1), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 thorough = settings(quick, derandomize=not SEARCHING, max_examples=examples(25), print_blob=True)
 
-OWN = {"value_0": pa.string(), 'my "col': pa.date32(), "q0": pa.decimal128(9, 2)}
+OWN = {"value_0": pa.string(), 'my "col': pa.date32(), "quasi_0": pa.decimal128(9, 2)}
 """Columns released unchanged, under names that queries use themselves."""
 
 VALUES: Mapping[str, Sequence[Any]] = {
     "value_0": ("a", "A", "it's", None),
     'my "col': (datetime.date(2020, 1, 2), datetime.date(1969, 12, 31), None),
-    "q0": (Decimal("0.00"), Decimal("-1.50"), Decimal("7.25")),
+    "quasi_0": (Decimal("0.00"), Decimal("-1.50"), Decimal("7.25")),
 }
 
 
@@ -318,7 +318,7 @@ LITTLE = """
     SELECT 'p' || i % 4 AS place, i % 2 AS "class", 'd' || i % 3 AS illness,
            DATE '2020-01-01' + i::INTEGER AS "my ""day"
     FROM range(40) AS r(i)
-    UNION ALL SELECT 'q0', 0, 'private-q7', DATE '1999-01-01' FROM range(2)
+    UNION ALL SELECT 'quasi_0', 0, 'private-q7', DATE '1999-01-01' FROM range(2)
     UNION ALL SELECT NULL, 1, 'd1', NULL
 """
 LITTLE_ROLES = {"place": "quasi", "class": "quasi", "illness": "sensitive", 'my "day': "insensitive"}
@@ -718,12 +718,12 @@ def test_names_that_queries_have_themselves(tmp_path: Path) -> None:
     connection.execute(
         """
         CREATE TABLE t AS
-        SELECT i % 3 AS q1, CASE WHEN i < 30 THEN 'a' WHEN i < 32 THEN 'b' END AS q0, i % 2 AS "class", i AS "size",
+        SELECT i % 3 AS quasi_1, CASE WHEN i < 30 THEN 'a' WHEN i < 32 THEN 'b' END AS quasi_0, i % 2 AS "class", i AS "size",
                i % 5 AS "first", DATE '2020-01-01' + i::INTEGER AS "rank", 'x' || i AS "a""; DROP TABLE t", i % 7 AS "p"
         FROM range(33) AS r(i)
         """
     )
-    roles = dict.fromkeys(("q1", "q0", "class"), "quasi") | dict.fromkeys(
+    roles = dict.fromkeys(("quasi_1", "quasi_0", "class"), "quasi") | dict.fromkeys(
         ("size", "first", "rank", 'a"; DROP TABLE t', "p"), "insensitive"
     )
     requested_policy = plain_policy(roles, search={"suppression_limit": 0.5, "measure": "distinct"})
@@ -733,6 +733,6 @@ def test_names_that_queries_have_themselves(tmp_path: Path) -> None:
         verification = db.verify(path, requested_policy)
     assert verification.verified, verification.failures
     assert result.decoys.rows > 0
-    sizes = [n for (n,) in fetch(path, 'SELECT count(*) FROM t GROUP BY q1, q0, "class"')]
+    sizes = [n for (n,) in fetch(path, 'SELECT count(*) FROM t GROUP BY quasi_1, quasi_0, "class"')]
     assert min(sizes) == 4
     assert len(sizes) == result.classes

@@ -81,7 +81,7 @@ NAMES = [
     "b",
     "value",
     "n",
-    "q0",
+    "quasi_0",
     "known",
     "code_0",
     "größe",
@@ -90,7 +90,7 @@ NAMES = [
     "it's",
     'say "x"',
     "tick`s",
-    "s0",
+    "sensitive_0",
     "label",
 ]
 

@@ -116,7 +116,7 @@ HOSTILE = [
     "select",
     "value",
     "n",
-    "q0",
+    "quasi_0",
     "known",
     "x" * 200,
     " ",

@@ -80,7 +80,7 @@ def test_class_weight_is_the_sum_of_its_rows_or_persons(
     names = columns(**{"person": "who"} if person else {}, **{"weights": "weight"} if share is None else {})
     query = _weighed_classes(table("t"), names, share)
     answer = connection.execute(
-        f"SELECT q0, q1, class_size, class_count, class_weight, risk FROM ({query.sql('duckdb')})"
+        f"SELECT quasi_0, quasi_1, class_size, class_count, class_weight, risk FROM ({query.sql('duckdb')})"
     ).fetchall()
     expected = by_class(rows, person, share)
     assert {row[:2]: row[2:4] for row in answer} == {key: figures[:2] for key, figures in expected.items()}

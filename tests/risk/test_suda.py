@@ -133,7 +133,7 @@ def check(suda: Suda, rows: Sequence[Row], names: Sequence[str], size: int, frac
     )
 
 
-NAMES = ('my "col"', "score", "class", "q0", "Größe", "a'b")
+NAMES = ('my "col"', "score", "class", "quasi_0", "Größe", "a'b")
 
 
 @pytest.mark.slow

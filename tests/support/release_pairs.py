@@ -15,7 +15,7 @@ from sqlanon.ledger.joint.row_matching import ReleaseLink
 from sqlanon.support.expressions import create_table_with_columns, table
 from support.databases import insert
 
-NAMES = ['my "col"', "n", "l0", "Größe", "s0", "k1"]
+NAMES = ['my "col"', "n", "l0", "Größe", "sensitive_0", "k1"]
 """Names of columns: some are the builders' own."""
 
 

@@ -11,7 +11,7 @@ from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import MOVER, PERSONS, POPULATION, POPULATION_MOVER, class_count
 from sqlanon.requirements import ClassCondition
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE, Distribution, SubsetCondition
-from sqlanon.support.coding import KNOWN, ROWS, Levels, code_column
+from sqlanon.support.coding import KNOWN, ROWS, Levels, code_column, inner_column
 from sqlanon.support.expressions import (
     all_of,
     anonymous,
@@ -147,7 +147,7 @@ def _distribution_figures(
     min_class_count: int,
 ) -> exp.Select:
     """One row for each class: the figures of the conditions on one distribution."""
-    group_keys = [*keys, *(f"o{i}" for i in range(sensitive.inner))]
+    group_keys = [*keys, *(inner_column(i) for i in range(sensitive.inner))]
     counts = count_by_class_and_value(sensitive.table, group_keys, moving)
     groups = [condition.group_condition for condition in conditions if condition.group_condition is not None]
     if groups:

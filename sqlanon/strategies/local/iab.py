@@ -42,7 +42,7 @@ from sqlanon.strategies.local.core.nodes import (
     node_columns,
 )
 from sqlanon.strategies.local.core.task import LocalOutcome, LocalTask
-from sqlanon.support.coding import CodedAttribute, Column
+from sqlanon.support.coding import CodedAttribute, Column, inner_column, quasi_column
 from sqlanon.support.expressions import (
     as_column,
     col,
@@ -102,8 +102,8 @@ def tuples_by_combination(
     """The distinct values of the released columns that are not quasi-identifiers, numbered by ``tuple_id``, with the
     rows ``n`` of each combination."""
     names = [column.name for column in columns if column.quasi is None]
-    aliases = [f"o{j}" for j in range(len(names))]
-    values = [as_column(col(attribute.column), f"q{i}") for i, attribute in enumerate(attributes)]
+    aliases = [inner_column(j) for j in range(len(names))]
+    values = [as_column(col(attribute.column), quasi_column(i)) for i, attribute in enumerate(attributes)]
     values += [as_column(col(name), alias) for name, alias in zip(names, aliases, strict=True)]
     source_values = subquery(template("SELECT :values FROM :source")(values=values, source=source), "s")
     query, codes = encode_combinations(source_values, attributes, tuple(tree.floor for tree in trees))

@@ -86,7 +86,7 @@ def test_combinations_that_are_not_kept_are_suppressed_with_unknown_values() -> 
     kept_rows = [(10, 3), (11, 4), (12, 3)]
     answer = query(
         placement.suppressed_combinations(table("frequency"), table("kept"), trees),
-        frequency=("q0_l1 INTEGER, q1_l0 INTEGER, known BOOLEAN", frequency * 2),
+        frequency=("quasi_0_level_1 INTEGER, quasi_1_level_0 INTEGER, known BOOLEAN", frequency * 2),
         kept=("ground_0 INTEGER, ground_1 INTEGER", kept_rows),
     )
     assert answer == sorted(
@@ -219,7 +219,7 @@ def test_combinations_are_numbered_in_the_order_of_their_codes() -> None:
         (3, 0, 2, True), (3, 0, 1, True), (0, 2, 1, True), (0, 1, 4, True), (1, 1, 0, True), (2, 2, 5, False),
         (3, 0, 7, False),
     ]]  # fmt: skip
-    columns = "q0_l0 INTEGER, q0_l1 INTEGER, q1_l1 INTEGER, n BIGINT, known BOOLEAN"
+    columns = "quasi_0_level_0 INTEGER, quasi_0_level_1 INTEGER, quasi_1_level_1 INTEGER, n BIGINT, known BOOLEAN"
     statement = distinct_combinations(table("frequency"), trees)
     expected = [(0, 0, 11, 5, 4), (1, 0, 12, 5, 1), (2, 3, 10, 5, 3)]
     assert query(statement, frequency=(columns, rows)) == expected

@@ -13,7 +13,7 @@ from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.strategies.lattice.classes import KEPT, evaluated_classes
 from sqlanon.strategies.local.core.nodes import Tree, equal_columns, join_levels, node_column
-from sqlanon.support.coding import ROWS, Levels, code_column
+from sqlanon.support.coding import ROWS, Levels, code_column, inner_column
 from sqlanon.support.expressions import as_column, col, select, subquery, template
 
 _CLASSES_OF_ROWS = template("""
@@ -62,7 +62,13 @@ class ClassEvaluator:
             """)(keys=coded_keys, movers=movers, relation=relation, persons=self.persons)
 
         def count_values(table: SensitiveTable) -> SensitiveTable:
-            names = [*(f"o{i}" for i in range(table.inner)), VALUE, SHARE, ROWS, *([MOVER] if self.moving else [])]
+            names = [
+                *(inner_column(i) for i in range(table.inner)),
+                VALUE,
+                SHARE,
+                ROWS,
+                *([MOVER] if self.moving else []),
+            ]
             counts = [col(name, "s") for name in names]
             values = template("""
                 SELECT :keys, :counts

@@ -39,7 +39,7 @@ from sqlanon.strategies.local.core.nodes import (
     set_labels,
 )
 from sqlanon.strategies.registry import run_strategy
-from sqlanon.support.coding import ROWS, Levels, group_counts
+from sqlanon.support.coding import ROWS, Levels, group_counts, inner_column
 from sqlanon.support.expressions import Namer, aliased, col, fragment, subquery, template, union_all
 
 _ORDERED_TYPE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*|FLOAT|DOUBLE|BIGNUM|DATE|TIME.*")
@@ -216,7 +216,7 @@ def prepare_local_task(
         persons = runner.create_table(work("local_members"), query)
     sensitive = {}
     for d, (distribution, counts) in enumerate(space.sensitive.items()):
-        columns = [*(f"o{i}" for i in range(counts.inner)), VALUE, SHARE, ROWS, *movers]
+        columns = [*(inner_column(i) for i in range(counts.inner)), VALUE, SHARE, ROWS, *movers]
         query = map_to_combinations(counts.table, combinations, trees, columns)
         table = runner.create_table(work(f"local_members_{d}"), query)
         sensitive[distribution] = SensitiveTable(table, counts.inner, counts.domain)
