@@ -27,7 +27,7 @@ from sqlanon.ledger.joint.release_links import ComparedRelease
 from sqlanon.requirements import Domain, Requirements, bind_requirements
 from sqlanon.requirements.base import CLASS_POPULATION, Distribution
 from sqlanon.strategies.lattice.classes import evaluated_classes
-from sqlanon.support.coding import ROWS, code_column, sensitive_column, value_counts
+from sqlanon.support.coding import ROW_COUNT, code_column, sensitive_column, value_counts
 from sqlanon.support.expressions import (
     aliased,
     all_of,
@@ -202,7 +202,7 @@ def _label_combinations(release: FullDomainRelease) -> exp.Select:
 def _part_space(i: int, release: FullDomainRelease, parts: dict[str, exp.Query]) -> ClassSpace:
     """The parts of classes by an attribute, as classes of one generalization; adds its tables to ``parts``."""
     columns: list[exp.Expr] = [as_column(col(f"part_{i}"), code_column(0, 0)), col("class")]
-    columns.append(as_column(col("row_count"), ROWS))
+    columns.append(as_column(col("row_count"), ROW_COUNT))
     tables: Mapping[Distribution, SensitiveTable] = {
         distribution: _count_sensitive_values(i, distribution, release, parts)
         for distribution in release.requirements.distributions
@@ -220,7 +220,7 @@ def _count_sensitive_values(
     values, domain = f"sqlanon values {position}", f"sqlanon domain {position}"
     if values not in parts:
         column = col(release.sensitive[distribution.attribute], "r")
-        counts = template("SELECT :column AS value, count(*) AS n FROM :source AS r GROUP BY :column")
+        counts = template("SELECT :column AS value, count(*) AS row_count FROM :source AS r GROUP BY :column")
         parts[values] = number_sensitive_values(
             subquery(counts(column=column, source=release.source), "c"), moving=False
         )
@@ -228,7 +228,7 @@ def _count_sensitive_values(
     inner = [j for j in range(len(names)) if j != position] if distribution.kind == "joint" else []
     rows: list[exp.Expr] = [as_column(col(f"part_{i}"), "quasi_0")]
     rows += [as_column(col(f"sensitive_{j}"), sensitive_column(j)) for j in range(len(names))]
-    rows.append(as_column(col("row_count"), ROWS))
+    rows.append(as_column(col("row_count"), ROW_COUNT))
     pairs = count_value_pairs(subquery(select(rows, table(_LABELLED)), "rows"), 1, position, inner)
     shares = uncoded_distribution(pairs, table(values), 1, len(inner))
     return SensitiveTable(shares, len(inner), table(domain) if distribution.kind == "values" else None)

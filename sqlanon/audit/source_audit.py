@@ -204,7 +204,7 @@ class SourceAudit:
         return Check("rows with persons", passed, claim if passed else f"not true: {claim}")
 
 
-_ROW_COUNTS = template("SELECT :keys, count(*) AS n FROM :rows GROUP BY :keys")
+_ROW_COUNTS = template("SELECT :keys, count(*) AS row_count FROM :rows GROUP BY :keys")
 
 
 class RemotePersonCounts:

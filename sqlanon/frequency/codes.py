@@ -23,7 +23,7 @@ from sqlanon.frequency.statements import group_and_sum
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.support.coding import (
     KNOWN,
-    ROWS,
+    ROW_COUNT,
     CodedAttribute,
     Levels,
     code_column,
@@ -121,7 +121,7 @@ class RowCodes:
         """
         query, keys = self._join_codes(self.table, levels, half)
         sizes = query.select(
-            as_column(keys[KNOWN].copy(), KNOWN), as_column(exp.Count(this=exp.Star()), ROWS), copy=False
+            as_column(keys[KNOWN].copy(), KNOWN), as_column(exp.Count(this=exp.Star()), ROW_COUNT), copy=False
         )
         return sizes.group_by(*keys.values(), copy=False)
 
@@ -185,7 +185,7 @@ class RowCodes:
 
     def _count(self, query: exp.Select, keys: Mapping[str, exp.Expr], levels: Levels) -> exp.Select:
         """Count rows by keys, and add the codes of all levels above; replace codes of packs."""
-        query = group_and_sum(query, keys, {ROWS: exp.Count(this=exp.Star())})
+        query = group_and_sum(query, keys, {ROW_COUNT: exp.Count(this=exp.Star())})
         wide, packed = exp.Select().from_(subquery(query, "g"), copy=False), set[str]()
         output: list[exp.Expr] = []
         for j, pack in enumerate(self.packs):

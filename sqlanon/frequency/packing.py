@@ -3,8 +3,8 @@
 Each value has a number, and several numbers share a word of 63 bits. The combinations of a set of attributes are then
 the groups of ``word & mask``, and one statement counts the combinations of many sets.
 
-Columns of the combinations: ``id``, ``quasi_0``, ... (values) and ``n`` (rows); of an attribute's value numbers:
-``value``, ``code``; of the packed keys: ``id``, ``word_0``, ... and ``n``.
+Columns of the combinations: ``id``, ``quasi_0``, ... (values) and ``row_count`` (rows); of an attribute's value
+numbers: ``value``, ``code``; of the packed keys: ``id``, ``word_0``, ... and ``row_count``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sqlglot import exp
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.frequency.statements import quasi_columns, raw_frequency
-from sqlanon.support.coding import ROWS, quasi_column
+from sqlanon.support.coding import ROW_COUNT, quasi_column
 from sqlanon.support.expressions import (
     Namer,
     aliased,
@@ -96,7 +96,7 @@ def _value_numbers(combinations: exp.Table, attribute: int, singles_apart: bool)
     """Number the values of an attribute from 1; with ``singles_apart``, values of a single row have number 0."""
     code = fragment("row_number() OVER ()")
     if singles_apart:
-        code = fragment("CASE WHEN sum(n) = 1 THEN 0 ELSE row_number() OVER (ORDER BY sum(n) = 1) END")
+        code = fragment("CASE WHEN sum(row_count) = 1 THEN 0 ELSE row_number() OVER (ORDER BY sum(row_count) = 1) END")
     query = template("SELECT :value AS value, (:code)::BIGINT AS code FROM :combinations GROUP BY :value")
     return query(value=col(quasi_column(attribute)), code=code(), combinations=combinations)
 
@@ -104,7 +104,7 @@ def _value_numbers(combinations: exp.Table, attribute: int, singles_apart: bool)
 def _packed_keys(combinations: exp.Table, numbers: Sequence[exp.Table], packing: Packing) -> exp.Select:
     """The combinations with their values packed into words."""
     words = packing.pack([col("code", f"v{i}") for i in range(len(numbers))])
-    query = template("SELECT r.id, :words, r.n FROM :combinations AS r")(
+    query = template("SELECT r.id, :words, r.row_count FROM :combinations AS r")(
         words=[as_column(word, f"word_{j}") for j, word in enumerate(words)], combinations=combinations
     )
     for i, value_numbers in enumerate(numbers):
@@ -129,7 +129,7 @@ def subset_groups(
 
 def sum_group_rows() -> exp.Expr:
     """The number of rows of a group of `subset_groups`."""
-    return total(col(ROWS, "k"))
+    return total(col(ROW_COUNT, "k"))
 
 
 _ROWS_PER_STATEMENT = 2_000_000
@@ -172,7 +172,7 @@ def pack_combinations(
     runner: StatementRunner, work: Namer, source: exp.Table, columns: Sequence[str], singles_apart: bool
 ) -> PackedCombinations:
     """Create the tables of a source with one scan."""
-    numbered = template("SELECT row_number() OVER () AS id, :values, n FROM :combinations AS g")
+    numbered = template("SELECT row_number() OVER () AS id, :values, row_count FROM :combinations AS g")
     query = numbered(values=quasi_columns(len(columns)), combinations=raw_frequency(source, columns))
     combination_rows = runner.create_table(work("packed_combinations"), query)
     numbers = tuple(

@@ -5,8 +5,9 @@ add up in any class. The other persons, the *movers*, stay in a remote table wit
 each generalization that is checked, the remote engine counts the distinct movers of each class and of each sensitive
 value in it. Numbers for movers would link rows of a person, so local tables have none.
 
-Columns of the remote tables: ``quasi_0``, ..., ``sensitive_0``, ... and ``person`` as in `frequency.statements`; in the coded
-table the codes of `coding` at all levels, ``known``, ``sensitive_0``, ... (codes of sensitive values) and ``person``.
+Columns of the remote tables: ``quasi_0``, ..., ``sensitive_0``, ... and ``person`` as in `frequency.statements`; in the
+coded table the codes of `coding` at all levels, ``known``, ``sensitive_0``, ... (codes of sensitive values) and
+``person``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.sources.source import RemotePersons
 from sqlanon.support.coding import (
     KNOWN,
-    ROWS,
+    ROW_COUNT,
     CodedAttribute,
     code_column,
     inner_column,
@@ -56,19 +57,23 @@ _MOVERS = template("""
     ) AS m ON r.person IS NOT DISTINCT FROM m.person
 """)
 _COMBINATIONS = template("""
-    SELECT :keys, sum(r.n)::BIGINT AS n, count(*) FILTER (WHERE m.moves IS NULL) AS persons
-    FROM (SELECT :source_keys, person, sum(n)::BIGINT AS n FROM :members GROUP BY :source_keys, person) AS r
+    SELECT :keys, sum(r.row_count)::BIGINT AS row_count, count(*) FILTER (WHERE m.moves IS NULL) AS persons
+    FROM (
+        SELECT :source_keys, person, sum(row_count)::BIGINT AS row_count
+        FROM :members
+        GROUP BY :source_keys, person
+    ) AS r
     LEFT JOIN (SELECT person, true AS moves FROM :movers GROUP BY person) AS m ON r.person IS NOT DISTINCT FROM m.person
     GROUP BY :keys
 """)
 _PAIRS = template("""
-    SELECT :keys, count(*) FILTER (WHERE m.moves IS NULL) AS n
+    SELECT :keys, count(*) FILTER (WHERE m.moves IS NULL) AS row_count
     FROM (SELECT DISTINCT :renamed, person FROM :members) AS r
     LEFT JOIN (SELECT person, true AS moves FROM :movers GROUP BY person) AS m ON r.person IS NOT DISTINCT FROM m.person
     GROUP BY :keys
 """)
 _MOVERS_BY_VALUE = template("""
-    SELECT value, count(*) AS n
+    SELECT value, count(*) AS row_count
     FROM (SELECT DISTINCT :value AS value, person FROM :movers) AS p
     GROUP BY value
 """)
@@ -216,7 +221,7 @@ def add_movers_to_distribution(
     """
     inner_attributes = [i for i in range(len(values)) if i != sensitive] if pairs.inner else []
     inner = [inner_column(i) for i in range(pairs.inner)]
-    settled_rows = select([col(name) for name in (*keys, *inner, VALUE, SHARE, ROWS)], settled.copy())
+    settled_rows = select([col(name) for name in (*keys, *inner, VALUE, SHARE, ROW_COUNT)], settled.copy())
     output: list[exp.Expr] = [col(key, "m") for key in keys]
     output += [as_column(col("value", f"x{i}"), name) for i, name in enumerate(inner)]
     query = exp.Select().from_(aliased(movers, "m"), copy=False)
@@ -227,5 +232,7 @@ def add_movers_to_distribution(
     for i, inner_attribute in enumerate(inner_attributes):
         on = col(sensitive_column(inner_attribute), "m").eq(col(VALUE, f"x{i}"))
         query = query.join(aliased(values[inner_attribute], f"x{i}"), on=on, copy=False)
-    query = query.select(*output, col(VALUE, "s"), col(SHARE, "s"), as_column(col(ROWS, "m"), ROWS), copy=False)
+    query = query.select(
+        *output, col(VALUE, "s"), col(SHARE, "s"), as_column(col(ROW_COUNT, "m"), ROW_COUNT), copy=False
+    )
     return subquery(union_all(settled_rows, query), "distribution")

@@ -28,7 +28,7 @@ from sqlanon.requirements import Distribution, Domain
 from sqlanon.sources.columns import Columns, match_columns, match_population_columns
 from sqlanon.sources.source import Population, RemotePersons, Source
 from sqlanon.support import coding
-from sqlanon.support.coding import ROWS, CodedAttribute, quasi_column, sensitive_column
+from sqlanon.support.coding import ROW_COUNT, CodedAttribute, quasi_column, sensitive_column
 from sqlanon.support.expressions import Namer, as_column, col, select, subquery, total, union_all
 
 
@@ -36,7 +36,7 @@ from sqlanon.support.expressions import Namer, as_column, col, select, subquery,
 class Scan:
     raw: exp.Table | exp.Subquery  # from `frequency.statements.raw_frequency`, or the source with the same column names
     quasi: int  # number of quasi-identifiers
-    has_counts: bool = True  # whether ``n`` counts rows; otherwise each row counts once
+    has_counts: bool = True  # whether ``row_count`` counts rows; otherwise each row counts once
     members: exp.Table | None = None  # if persons are counted: the persons of each combination
     moving: exp.Table | None = None  # persons in several combinations, if there are any
     remote: RemoteMembers | None = None  # the same for a source whose rows stay remote
@@ -112,7 +112,7 @@ def combine_with_population(
     if not population.persons:  # each row is a person
         keys = statements.quasi_columns(population.quasi)
         counted_rows = work("population_counted")
-        rows = as_column(col(ROWS), statements.PERSONS)
+        rows = as_column(col(ROW_COUNT), statements.PERSONS)
         runner.create_table(counted_rows, select([*keys, rows], population_combinations.copy()))
         population_combinations = counted_rows
     target = work("combinations_of_both")
@@ -123,7 +123,7 @@ def combine_with_population(
 
 
 def count_columns(scan: Scan, population: Scan | None = None) -> tuple[str, ...]:
-    names = [ROWS] if scan.has_counts else []
+    names = [ROW_COUNT] if scan.has_counts else []
     names += [statements.PERSONS] if scan.persons else []
     names += [statements.MOVER] if scan.moving is not None else []
     if population is not None:
@@ -153,7 +153,7 @@ def _remote_pairs(runner: StatementRunner, remote: RemoteMembers, number: int, w
     """Count the values of a source whose persons are counted remotely; also creates ``movers_by_value_s``."""
     pairs = remote.pairs(work(f"pairs_{number}"), number)
     movers = remote.movers_by_value(work(f"movers_by_value_{number}"), number)
-    columns: list[exp.Expr] = [col("value"), col(ROWS)]
+    columns: list[exp.Expr] = [col("value"), col(ROW_COUNT)]
     counted_pairs: exp.Expr = pairs
     if movers is not None:
         counted_pairs = subquery(union_all(select(columns, pairs.copy()), select(columns, movers.copy())), "counted")
@@ -319,7 +319,9 @@ def _scan_remote_persons(
         table, count = source.combinations.table, source.combinations.count
         return replace(scan_table(runner, table, quasi, sensitive, None, work, count_column=count), remote=remote)
     names = [*(quasi_column(i) for i in range(len(quasi))), *(sensitive_column(i) for i in range(len(sensitive)))]
-    rows = select([*map(col, names), as_column(total(col(ROWS)), ROWS)], remote.members.copy(), [*map(col, names)])
+    rows = select(
+        [*map(col, names), as_column(total(col(ROW_COUNT)), ROW_COUNT)], remote.members.copy(), [*map(col, names)]
+    )
     return Scan(runner.create_table(work("frequency_raw"), rows), len(quasi), remote=remote)
 
 

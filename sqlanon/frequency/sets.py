@@ -31,7 +31,7 @@ from sqlanon.requirements import Distribution, Requirements
 from sqlanon.sources.source import SMALL_TABLE_ROWS
 from sqlanon.support.coding import (
     KNOWN,
-    ROWS,
+    ROW_COUNT,
     CodedAttribute,
     Levels,
     code_column,
@@ -267,7 +267,7 @@ class FrequencySets:
         self, space: ClassSpace, levels: Levels, movers: RemoteMovers, within: exp.Expr | None = None
     ) -> tuple[ClassSpace, list[exp.Table]]:
         """Add remotely counted movers to the space of a generalization; also return the tables that contain them."""
-        keys, counts = space.keys(levels), [ROWS, PERSONS]
+        keys, counts = space.keys(levels), [ROW_COUNT, PERSONS]
         if space.population:
             counts += [POPULATION, *([POPULATION_MOVER] if space.population_moving else [])]
         tables = [movers.distinct(keys, within=within)]
@@ -277,7 +277,7 @@ class FrequencySets:
             pairs = self.ground.sensitive[distribution]
             index = self.ground.sensitive_names.index(distribution.attribute)
             codes = range(len(movers.values)) if pairs.inner else [index]
-            tables.append(movers.distinct([*keys, *(sensitive_column(j) for j in codes)], ROWS, within))
+            tables.append(movers.distinct([*keys, *(sensitive_column(j) for j in codes)], ROW_COUNT, within))
             table = add_movers_to_distribution(settled.table, keys, pairs, index, movers.values, tables[-1])
             sensitive[distribution] = replace(settled, table=table)
         return replace(space, frequency=frequency, sensitive=sensitive), tables

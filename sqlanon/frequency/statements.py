@@ -1,9 +1,9 @@
 """Queries from the source table to the frequency set.
 
-Columns of scanned tables: ``quasi_0``, ... (values of the quasi-identifiers), ``sensitive_0``, ... (sensitive values that
-requirements refer to), ``person`` (if persons are counted) and ``n`` (rows). Columns of combinations: ``quasi_0``, ...,
-``n``, with persons ``persons`` and ``mover``, with a population ``population`` and ``population_mover``. The frequency
-set has the codes of `coding` instead of values, ``known``, and the same counts.
+Columns of scanned tables: ``quasi_0``, ... (values of the quasi-identifiers), ``sensitive_0``, ... (sensitive values
+that requirements refer to), ``person`` (if persons are counted) and ``row_count`` (rows). Columns of combinations:
+``quasi_0``, ..., ``row_count``, with persons ``persons`` and ``mover``, with a population ``population`` and
+``population_mover``. The frequency set has the codes of `coding` instead of values, ``known``, and the same counts.
 
 Persons whose rows all have the same quasi-identifiers are counted by addition, in any class. The other persons, the
 *movers*, have a number, and are counted as distinct numbers.
@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from sqlanon.support.coding import (
     KNOWN,
-    ROWS,
+    ROW_COUNT,
     CodedAttribute,
     Levels,
     code_column,
@@ -60,13 +60,13 @@ def raw_frequency(
 
     >>> from sqlanon.support.expressions import table
     >>> raw_frequency(table("patients"), ["zip", "age"]).sql("duckdb")
-    'SELECT "zip" AS "quasi_0", "age" AS "quasi_1", COUNT(*) AS "n" FROM "patients" GROUP BY "zip", "age"'
+    'SELECT "zip" AS "quasi_0", "age" AS "quasi_1", COUNT(*) AS "row_count" FROM "patients" GROUP BY "zip", "age"'
     """
     names = [(name, quasi_column(i)) for i, name in enumerate(quasi)]
     names += [(name, sensitive_column(j)) for j, name in enumerate(sensitive)]
     names += [(person, PERSON)] if person is not None else []
     values: list[exp.Expr] = [as_column(col(name), alias) for name, alias in names]
-    count = as_column(exp.Count(this=exp.Star()) if count_column is None else total(col(count_column)), ROWS)
+    count = as_column(exp.Count(this=exp.Star()) if count_column is None else total(col(count_column)), ROW_COUNT)
     return select([*values, count], source.copy(), [col(name) for name, _ in names])
 
 
@@ -77,7 +77,7 @@ def quasi_columns(count: int) -> list[exp.Expr]:
 
 def person_memberships(raw: exp.Expr, quasi: int) -> exp.Select:
     """The persons of each combination, with their rows in it."""
-    memberships = template("SELECT :keys, person, sum(n)::BIGINT AS n FROM :raw GROUP BY :keys, person")
+    memberships = template("SELECT :keys, person, sum(row_count)::BIGINT AS row_count FROM :raw GROUP BY :keys, person")
     return memberships(keys=quasi_columns(quasi), raw=raw)
 
 
@@ -88,10 +88,15 @@ def count_persons(rows: exp.Expr, person: str = PERSON) -> exp.Select:
 
 
 def sum_rows_of_largest_persons(members: exp.Table, persons: int) -> exp.Select:
-    """The total rows of the persons with the most rows, as ``n``."""
+    """The total rows of the persons with the most rows, as ``row_count``."""
     return template("""
-        SELECT coalesce(sum(n)::BIGINT, 0) AS n
-        FROM (SELECT sum(n)::BIGINT AS n FROM :members GROUP BY person ORDER BY n DESC LIMIT :persons) AS p
+        SELECT coalesce(sum(row_count)::BIGINT, 0) AS row_count
+        FROM (
+            SELECT sum(row_count)::BIGINT AS row_count
+            FROM :members
+            GROUP BY person
+            ORDER BY row_count DESC LIMIT :persons
+        ) AS p
     """)(members=members, persons=persons)
 
 
@@ -110,12 +115,12 @@ def person_combinations(members: exp.Table, moving: exp.Table | None, quasi: int
     keys = [col(quasi_column(i), "r") for i in range(quasi)]
     if moving is None:
         return template("""
-            SELECT :keys, sum(r.n)::BIGINT AS n, count(*) AS persons
+            SELECT :keys, sum(r.row_count)::BIGINT AS row_count, count(*) AS persons
             FROM :members AS r
             GROUP BY :keys
         """)(keys=keys, members=members)
     return template("""
-        SELECT :keys, m.mover, sum(r.n)::BIGINT AS n, count(*) FILTER (WHERE m.mover IS NULL) AS persons
+        SELECT :keys, m.mover, sum(r.row_count)::BIGINT AS row_count, count(*) FILTER (WHERE m.mover IS NULL) AS persons
         FROM :members AS r
         LEFT JOIN :movers AS m ON r.person IS NOT DISTINCT FROM m.person
         GROUP BY :keys, m.mover
@@ -161,7 +166,7 @@ def encode_combinations(
         query = query.join(aliased(attribute.table, coded), on=on, copy=False)
     are_known = all_of(col(KNOWN, f"c{i}") for i, attribute in enumerate(attributes) if attribute.unknown)
     if population:
-        has_no_rows = col(ROWS, "r").eq(0)
+        has_no_rows = col(ROW_COUNT, "r").eq(0)
         are_known = exp.Paren(this=are_known) | has_no_rows
     return query, {**codes, KNOWN: are_known}
 
@@ -174,7 +179,7 @@ def count_frequency_set(
     number_movers: dict[str, exp.Expr] = {name: col(name, "r") for name in counts if name in _MOVER_COLUMNS}
     keys = codes | number_movers
     sums: dict[str, exp.Expr] = {name: total(col(name, "r")) for name in counts if name not in _MOVER_COLUMNS}
-    sums = sums or {ROWS: exp.Count(this=exp.Star())}
+    sums = sums or {ROW_COUNT: exp.Count(this=exp.Star())}
     return add_upper_codes(group_and_sum(query, keys, sums), attributes, levels)
 
 

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from sqlanon.frequency.statements import PERSONS, POPULATION
-from sqlanon.support.coding import ROWS, code_column, inner_column, quasi_column
+from sqlanon.support.coding import ROW_COUNT, code_column, inner_column, quasi_column
 from sqlanon.support.expressions import as_column, col, number, subquery, template, union_all
 
-_MEMBERS = template("SELECT :keys, person, sum(n)::BIGINT AS n FROM :rows GROUP BY :keys, person")
+_MEMBERS = template("SELECT :keys, person, sum(row_count)::BIGINT AS row_count FROM :rows GROUP BY :keys, person")
 _VALUES = template("""
-    SELECT :codes, :inner, s.v, s.share, r.n
+    SELECT :codes, :inner, s.value_code, s.share, r.row_count
     FROM :pairs AS r
     JOIN :values AS s ON r.value IS NOT DISTINCT FROM s.value
 """)
@@ -31,10 +31,10 @@ def uncoded_frequency_set(
     codes = [as_column(key, code_column(i, 0)) for i, key in enumerate(keys)]
     more = [as_column(number(1), PERSONS)] if persons else []
     more += [as_column(number(0), POPULATION)] if population is not None else []
-    source_rows = template("SELECT :codes, n, :more FROM :rows")(codes=codes, more=more, rows=source)
+    source_rows = template("SELECT :codes, row_count, :more FROM :rows")(codes=codes, more=more, rows=source)
     if population is None:
         return subquery(source_rows, "frequency")
-    zero_counts = [as_column(number(0), name) for name in (ROWS, *([PERSONS] if persons else []))]
+    zero_counts = [as_column(number(0), name) for name in (ROW_COUNT, *([PERSONS] if persons else []))]
     return subquery(
         union_all(source_rows, _POPULATION(codes=codes, zero_counts=zero_counts, rows=population)), "frequency"
     )

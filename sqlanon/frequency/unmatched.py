@@ -35,7 +35,7 @@ def drop_unmatched_population(
     conditions = {i: _is_listed(hierarchy, i, scanned.types[i]) for i, hierarchy in closed.items()}
 
     def count_unmatched(matches: exp.Expr) -> int:
-        query = template("SELECT coalesce(sum(n)::BIGINT, 0) FROM :raw AS p WHERE NOT (:matches)")
+        query = template("SELECT coalesce(sum(row_count)::BIGINT, 0) FROM :raw AS p WHERE NOT (:matches)")
         return int(reader.fetch_rows(query(raw=population.raw, matches=matches), [(0,)], in_plan=False)[0][0])
 
     unmatched = count_unmatched(all_of(condition.copy() for condition in conditions.values()))

@@ -32,7 +32,7 @@ class Finding(NamedTuple):
     label: str | None
     first: str | None
     last: str | None
-    n: int
+    occurrences: int
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,9 @@ def checks(
     if facts.top != facts.last_top:
         remedy = "; it must have one: add a last level with the same label everywhere, such as *"
         query, problem = partial(_several, target, draft.height, None), f"the top, level {draft.height}, has "
-        needed.append(HierarchyCheck(query, problem, remedy, lambda top: f"{top.n:,} values: {_parents(top)}"))
+        needed.append(
+            HierarchyCheck(query, problem, remedy, lambda top: f"{top.occurrences:,} values: {_parents(top)}")
+        )
     return [*needed, *usual] if facts.wrong else needed
 
 
@@ -143,36 +145,36 @@ def totals(checks: Sequence[HierarchyCheck], draft: HierarchyDraft) -> exp.Selec
 
 
 def first_findings(check: HierarchyCheck, draft: HierarchyDraft) -> exp.Select:
-    first = template("SELECT * FROM :findings AS f ORDER BY n DESC, label NULLS FIRST LIMIT 5")
+    first = template("SELECT * FROM :findings AS f ORDER BY occurrences DESC, label NULLS FIRST LIMIT 5")
     return draft.with_keys(first(findings=check.query()), materialized=True)
 
 
 _WRONG_SIZE = template("""
-    SELECT NULL::VARCHAR AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, count(*) AS n
+    SELECT NULL::VARCHAR AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, count(*) AS occurrences
     FROM :keys
     HAVING :is_wrong
 """)
 _NULL_KEYS = template("""
-    SELECT NULL::VARCHAR AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, count(*) AS n
+    SELECT NULL::VARCHAR AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, count(*) AS occurrences
     FROM :keys
     WHERE text IS NULL
     HAVING count(*) > 0
 """)
 _ODD_KEYS = template("""
-    SELECT text AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, count(*) AS n
+    SELECT text AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, count(*) AS occurrences
     FROM :keys
     WHERE key IS NULL AND text IS NOT NULL
     GROUP BY text
 """)
 _LISTED_TWICE = template("""
-    SELECT key::VARCHAR AS label, min(text) AS first, max(text) AS last, count(*) AS n
+    SELECT key::VARCHAR AS label, min(text) AS first, max(text) AS last, count(*) AS occurrences
     FROM :keys
     WHERE key IS NOT NULL
     GROUP BY key
     HAVING count(*) > 1
 """)
 _MISSING_LABELS = template("""
-    SELECT text AS label, :gap AS first, NULL::VARCHAR AS last, 1 AS n
+    SELECT text AS label, :gap AS first, NULL::VARCHAR AS last, 1 AS occurrences
     FROM :keys
     WHERE :gap IS NOT NULL
 """)
@@ -191,7 +193,7 @@ def _listed_checks(part: ListedLevels, keys: exp.Table, column_type: str) -> Ite
     else:
         query = partial(_WRONG_SIZE, keys=keys, is_wrong=rows.neq(part.lines))
         problem = f"{part.name} has {part.lines} lines, but the engine reads "
-        yield HierarchyCheck(query, problem, ": check its quotes and line ends", lambda size: str(size.n))
+        yield HierarchyCheck(query, problem, ": check its quotes and line ends", lambda size: str(size.occurrences))
     remedy = "; a hierarchy file has no header" if part.name.startswith("file") else ""
     remedy += "; each key must be a value that the column can hold"
     problem = f"{part.name}: keys that are not of type {column_type}: "
@@ -229,7 +231,9 @@ def _several(target: exp.Table, level: int, label: exp.Column | None, count_dist
     value = col(f"level_{level}")
     # Comparing minimum and maximum is far faster than counting distinct values.
     return template("""
-        SELECT :label AS label, min(:value::VARCHAR) AS first, max(:value::VARCHAR) AS last, count(:values) AS n
+        SELECT
+            :label AS label, min(:value::VARCHAR) AS first, max(:value::VARCHAR) AS last,
+            count(:values) AS occurrences
         FROM :hierarchy
         WHERE level_0 IS NOT NULL
         GROUP BY :group
@@ -244,27 +248,28 @@ def _several(target: exp.Table, level: int, label: exp.Column | None, count_dist
 
 
 _NULLS = template("""
-    SELECT NULL::VARCHAR AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, rows AS n
+    SELECT NULL::VARCHAR AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, rows AS occurrences
     FROM :values
     WHERE value IS NULL
 """)
 # Labels of the empty text may be intended for NULL, which has none below the top.
 _OF_EMPTY_TEXT = template("""
-    SELECT level_0 AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, v.n
+    SELECT level_0 AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, v.occurrences
     FROM :hierarchy AS h
     CROSS JOIN (
-        SELECT sum(rows) FILTER (WHERE value IS NULL) AS n, count(*) FILTER (WHERE value = '') AS empty FROM :values
+        SELECT sum(rows) FILTER (WHERE value IS NULL) AS occurrences, count(*) FILTER (WHERE value = '') AS empty
+        FROM :values
     ) AS v
-    WHERE level_0 = '' AND concat(:labels) <> '' AND v.n > 0 AND v.empty = 0
+    WHERE level_0 = '' AND concat(:labels) <> '' AND v.occurrences > 0 AND v.empty = 0
 """)
 _LIKE_TOP = template("""
-    SELECT value AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, rows AS n
+    SELECT value AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, rows AS occurrences
     FROM :values
     WHERE value = :top AND rows > 0
 """)
 # Values that only the population has need no label.
 _UNKNOWN = template("""
-    SELECT v.value::VARCHAR AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, v.rows AS n
+    SELECT v.value::VARCHAR AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, v.rows AS occurrences
     FROM :values AS v
     ANTI JOIN :hierarchy AS h ON v.value = h.level_0
     WHERE v.value IS NOT NULL AND v.rows > 0
@@ -272,12 +277,12 @@ _UNKNOWN = template("""
 
 
 def _rows(finding: Finding) -> str:
-    return f" ({finding.n:,} row{'s' if finding.n != 1 else ''})"
+    return f" ({finding.occurrences:,} row{'s' if finding.occurrences != 1 else ''})"
 
 
 def _describe_repeated(key: Finding) -> str:
     spellings = "" if key.first == key.last else f", spelled {in_words(key.first)} and {in_words(key.last)}"
-    return f"{in_words(key.label)} ({key.n:,} times{spellings})"
+    return f"{in_words(key.label)} ({key.occurrences:,} times{spellings})"
 
 
 def _describe_parents(label: Finding) -> str:
@@ -285,5 +290,5 @@ def _describe_parents(label: Finding) -> str:
 
 
 def _parents(finding: Finding) -> str:
-    more = f", and {finding.n - 2:,} more" if finding.n > 2 else ""
+    more = f", and {finding.occurrences - 2:,} more" if finding.occurrences > 2 else ""
     return f"{in_words(finding.first)} and {in_words(finding.last)}{more}"

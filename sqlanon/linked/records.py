@@ -1,7 +1,7 @@
 """The coded records of linked tables: small integers for the labels of each row.
 
 Each table gets ``records``: ``row``, ``person`` and ``parent``, the numbers of the row, of its person and of the row
-that it references, and ``quasi_0_level_0, quasi_0_level_1, ...``, the codes of its quasi-identifiers and of those of its ancestors below
+that it references, and ``quasi_0_level_0``, ..., the codes of its quasi-identifiers and of those of its ancestors below
 the person. Quasi-identifiers are numbered over all tables, in the order of the policy.
 """
 

@@ -68,11 +68,12 @@ _COMPARED_TEXTS = template("""
 _CHANCE = template("""
     WITH
         counted AS (SELECT count(*)::DOUBLE AS c FROM :released AS r GROUP BY whole_row),
-        sums AS (SELECT sum(c) AS n, sum(c * c) AS squares, sum(c * c * c) AS cubes FROM counted)
+        sums AS (SELECT sum(c) AS row_count, sum(c * c) AS squares, sum(c * c * c) AS cubes FROM counted)
     SELECT
-        squares / n AS expected,
-        (squares - 2 * cubes / n + squares * squares / (n * n)) / greatest(n - 1, 1) AS variance,
-        n AS row_count
+        squares / row_count AS expected,
+        (squares - 2 * cubes / row_count + squares * squares / (row_count * row_count))
+            / greatest(row_count - 1, 1) AS variance,
+        row_count
     FROM sums
 """)
 

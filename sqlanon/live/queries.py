@@ -64,7 +64,7 @@ _STATUS = template("""
 """)
 _VALUE = fragment("CASE WHEN :fits THEN :value END")
 _DISTRIBUTION = template("""
-    SELECT :named, :count AS n
+    SELECT :named, :count AS row_count
     FROM "rows" AS r
     JOIN :nodes AS v ON :same
     GROUP BY :keys
@@ -206,10 +206,12 @@ def live_status(recipe: LiveRecipe) -> exp.Select:
         column = recipe.columns[recipe.person]
         person = anonymous("HASH", _VALUE(fits=column.has_expected_type, value=column.value))
         persons = template("""
-            SELECT count(*) AS persons, count(*) FILTER (WHERE coalesce(k.n, 0) < b.n) AS suppressed_persons
-            FROM (SELECT mover, count(*) AS n FROM (SELECT :mover AS mover FROM :base) AS m GROUP BY mover) AS b
+            SELECT
+                count(*) AS persons,
+                count(*) FILTER (WHERE coalesce(k.row_count, 0) < b.row_count) AS suppressed_persons
+            FROM (SELECT mover, count(*) AS row_count FROM (SELECT :mover AS mover FROM :base) AS m GROUP BY mover) AS b
             LEFT JOIN (
-                SELECT r.mover, count(*) AS n
+                SELECT r.mover, count(*) AS row_count
                 FROM "rows" AS r
                 JOIN classes AS c ON :same
                 WHERE c.kept
@@ -223,7 +225,7 @@ def _add_tables(query: exp.Select, recipe: LiveRecipe) -> exp.Select:
     """Add the tables of the view; if persons are counted, each one is treated as a mover."""
     persons = recipe.person is not None
     frequency = template("""
-        SELECT :keys, count(*) AS n, :persons
+        SELECT :keys, count(*) AS row_count, :persons
         FROM "rows"
         GROUP BY :keys
     """)(
@@ -303,7 +305,7 @@ def _count_sensitive_values(
     column, persons = f"value_{recipe.sensitive[s][1]}", recipe.person is not None
     value_rows = template("SELECT :value AS value FROM source")(value=col(column))
     if persons:
-        of_persons = template("SELECT :value AS value, 0 AS n, :mover AS mover FROM source")
+        of_persons = template("SELECT :value AS value, 0 AS row_count, :mover AS mover FROM source")
         value_rows = of_persons(value=col(column), mover=_mover(recipe))
     values = table(f"values_{s}")
     parts: dict[str, exp.Query] = {

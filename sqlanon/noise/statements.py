@@ -435,19 +435,19 @@ def survivors(
     """The records without those that have 1 to k − 1 ``nearby`` originals.
 
     Columns, as in `frequency.statements.raw_frequency`: ``record``, ``quasi_0``, ... (the class key of each
-    quasi-identifier, never NULL), ``sensitive_0``, ..., ``person`` and ``n``.
+    quasi-identifier, never NULL), ``sensitive_0``, ..., ``person`` and ``row_count``.
     """
     columns = [as_column(col(f"key_{i}", "c") if i in keys else number(0), quasi_column(i)) for i in range(attributes)]
     columns += [as_column(col(name, "n"), sensitive_column(s)) for s, name in enumerate(sensitive)]
     columns += [as_column(col(person, "n"), PERSON)] if person is not None else []
     if nearby is None:
         return template("""
-            SELECT n.record, :columns, 1 AS n
+            SELECT n.record, :columns, 1 AS row_count
             FROM :noisy AS n
             JOIN :classes AS c ON n.class = c.class
         """)(columns=columns, noisy=noisy, classes=classes)
     return template("""
-        SELECT n.record, :columns, 1 AS n
+        SELECT n.record, :columns, 1 AS row_count
         FROM :noisy AS n
         JOIN :classes AS c ON n.class = c.class
         JOIN :nearby AS l ON n.record = l.record
@@ -503,11 +503,11 @@ def persons_of_records(members: exp.Table, survivors: exp.Table, released_record
     return template("""
         SELECT
             count(*) AS persons,
-            count(*) FILTER (WHERE coalesce(k.n, 0) < m.n) AS suppressed,
-            count(*) FILTER (WHERE k.n < m.n) AS partly_released
-        FROM (SELECT person, sum(n)::BIGINT AS n FROM :members GROUP BY person) AS m
+            count(*) FILTER (WHERE coalesce(k.row_count, 0) < m.row_count) AS suppressed,
+            count(*) FILTER (WHERE k.row_count < m.row_count) AS partly_released
+        FROM (SELECT person, sum(row_count)::BIGINT AS row_count FROM :members GROUP BY person) AS m
         LEFT JOIN (
-            SELECT s.person, count(*) AS n
+            SELECT s.person, count(*) AS row_count
             FROM :survivors AS s
             SEMI JOIN :kept AS k ON s.record = k.record
             GROUP BY s.person

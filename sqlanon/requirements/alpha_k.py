@@ -14,7 +14,7 @@ from sqlanon.requirements.l_diversity import L_DIVERSITY
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.checks import Check
-from sqlanon.support.coding import ROWS
+from sqlanon.support.coding import ROW_COUNT
 from sqlanon.support.expressions import col, double_total, fragment, greatest, number
 from sqlanon.support.fields import Name, Section, ShareAboveZero, policy_key
 
@@ -51,7 +51,7 @@ class AlphaK(Section, Requirement, ClassCondition):
         return math.ceil(1 / self.alpha - 1e-9)
 
     def figures(self) -> Mapping[str, exp.Expr]:
-        return {"total": double_total(col(ROWS)), "largest": exp.Max(this=col(ROWS))}
+        return {"total": double_total(col(ROW_COUNT)), "largest": exp.Max(this=col(ROW_COUNT))}
 
     def condition(self) -> exp.Expr:
         return fragment(":largest / :total <= :max_share")(
@@ -78,7 +78,7 @@ class AlphaK(Section, Requirement, ClassCondition):
             yield audited.as_person_check(check)
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
-        share = fragment("max(n) / nullif(sum(n), 0)")()
+        share = fragment("max(row_count) / nullif(sum(row_count), 0)")()
         violated = fragment(":share > :max_share")(share=share, max_share=self.alpha + TOLERANCE)
         return released.values(self.attribute).violations_by_count(share, violated)
 

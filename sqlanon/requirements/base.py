@@ -45,7 +45,7 @@ CLASS_POPULATION = "class_population"
 TOLERANCE = 1e-12
 """Rounding allowance of comparisons: a class of exactly l equally frequent values is entropy l-diverse."""
 
-VALUE = "v"
+VALUE = "value_code"
 SHARE = "share"
 """Columns of a distribution: the code of a value, and its share of the whole source."""
 
@@ -158,7 +158,7 @@ class ClassCondition(ABC):
         return 1
 
     def figures(self) -> Mapping[str, exp.Expr]:
-        """Aggregates of the `distribution` in a class, over ``v``, ``share`` and ``n``, by name."""
+        """Aggregates of the `distribution` in a class, over ``value_code``, ``share`` and ``row_count``, by name."""
         return {}
 
     def derived_figures(self, min_rows: int) -> Mapping[str, exp.Expr]:

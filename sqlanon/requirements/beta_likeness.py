@@ -12,7 +12,7 @@ from sqlanon.requirements.base import TOLERANCE, ClassCondition, Entry, Requirem
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.checks import Check
-from sqlanon.support.coding import ROWS
+from sqlanon.support.coding import ROW_COUNT
 from sqlanon.support.expressions import col, double_total, fragment, number
 from sqlanon.support.fields import Name, Positive, Section, policy_key
 
@@ -50,10 +50,10 @@ class BetaLikeness(Section, Requirement, ClassCondition):
     def figures(self) -> Mapping[str, exp.Expr]:
         """``total``, and the greatest n / (q (1 + bound)), which exceeds the total if a value is beyond its bound."""
         if self.kind == "enhanced":
-            worst = fragment("max(n / share / (:one + least(:beta, -ln(share))))")
+            worst = fragment("max(row_count / share / (:one + least(:beta, -ln(share))))")
         else:
-            worst = fragment("max(n / share / (:one + :beta))")
-        return {"total": double_total(col(ROWS)), self._worst: worst(one=1 + TOLERANCE, beta=self.beta)}
+            worst = fragment("max(row_count / share / (:one + :beta))")
+        return {"total": double_total(col(ROW_COUNT)), self._worst: worst(one=1 + TOLERANCE, beta=self.beta)}
 
     def condition(self) -> exp.Expr:
         return self.figure_column(self._worst) <= self.figure_column("total")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from sqlanon.requirements.base import CLASS_COUNT, TOLERANCE, ClassCondition, format_number
-from sqlanon.support.coding import ROWS
+from sqlanon.support.coding import ROW_COUNT
 from sqlanon.support.expressions import col, fragment
 from sqlanon.support.fields import Name, Section, ShareAboveZero, policy_key
 
@@ -47,7 +47,7 @@ class Confidence(Section, ClassCondition):
         return (self.attribute,)
 
     def figures(self) -> Mapping[str, exp.Expr]:
-        return {"most persons": exp.Max(this=col(ROWS))}
+        return {"most persons": exp.Max(this=col(ROW_COUNT))}
 
     def condition(self) -> exp.Expr:
         return fragment(":most / :persons::DOUBLE <= :max_share")(

@@ -21,7 +21,7 @@ from sqlanon.requirements.base import (
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.checks import Check
-from sqlanon.support.coding import ROWS
+from sqlanon.support.coding import ROW_COUNT
 from sqlanon.support.expressions import anonymous, col, double_total, fragment, number
 from sqlanon.support.fields import Name, Positive, Section, policy_key
 
@@ -97,10 +97,10 @@ class DisclosureCondition(ClassCondition):
 
     def figures(self) -> Mapping[str, exp.Expr]:
         return {
-            "total": double_total(col(ROWS)),
+            "total": double_total(col(ROW_COUNT)),
             "distinct": exp.Count(this=exp.Star()),
-            "greatest": fragment("max(n / share)")(),
-            "least": fragment("min(n / share)")(),
+            "greatest": fragment("max(row_count / share)")(),
+            "least": fragment("min(row_count / share)")(),
         }
 
     def derived_figures(self, min_rows: int) -> Mapping[str, exp.Expr]:

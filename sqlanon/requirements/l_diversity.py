@@ -24,7 +24,7 @@ from sqlanon.requirements.base import (
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import ClassValues, WarehouseRelease
 from sqlanon.support.checks import Check
-from sqlanon.support.coding import ROWS
+from sqlanon.support.coding import ROW_COUNT
 from sqlanon.support.expressions import anonymous, cast, col, double_total, fragment, greatest, number
 from sqlanon.support.fields import Flaw, Name, Number, Positive, Section, StrictBoolean, policy_key
 
@@ -203,7 +203,7 @@ class EntropyDiversity(_Diversity):
 
     def figures(self) -> Mapping[str, exp.Expr]:
         """``total``: Σ n. ``logs``: Σ n ln n."""
-        return {"total": double_total(col(ROWS)), "logs": fragment("sum(n * ln(n))")()}
+        return {"total": double_total(col(ROW_COUNT)), "logs": fragment("sum(row_count * ln(row_count))")()}
 
     def derived_figures(self, min_rows: int) -> Mapping[str, exp.Expr]:
         """``entropy``: ln Σ n − Σ n ln n / Σ n."""
@@ -218,7 +218,7 @@ class EntropyDiversity(_Diversity):
         return greatest(number(1), lost(**self.figure_columns("total", "entropy"), log_l=math.log(self.l) or 1.0))
 
     def violations(self, values: ClassValues) -> exp.Select:
-        entropy = fragment("ln(sum(n)) - sum(n * ln(n)) / nullif(sum(n), 0)")()
+        entropy = fragment("ln(sum(row_count)) - sum(row_count * ln(row_count)) / nullif(sum(row_count), 0)")()
         violated = fragment(":entropy < :min")(entropy=entropy, min=math.log(self.l) - TOLERANCE)
         return values.violations_by_count(entropy, violated)
 
@@ -242,8 +242,8 @@ class RecursiveDiversity(_Diversity):
 
     def figures(self) -> Mapping[str, exp.Expr]:
         """``counts``: in descending order."""
-        order = exp.Order(this=col(ROWS), expressions=[exp.Ordered(this=col(ROWS), desc=True)])
-        return {"counts": exp.ArrayAgg(this=order), "largest": exp.Max(this=col(ROWS))}
+        order = exp.Order(this=col(ROW_COUNT), expressions=[exp.Ordered(this=col(ROW_COUNT), desc=True)])
+        return {"counts": exp.ArrayAgg(this=order), "largest": exp.Max(this=col(ROW_COUNT))}
 
     def derived_figures(self, min_rows: int) -> Mapping[str, exp.Expr]:
         """``tail from l``: r_l + ... + r_m."""
@@ -266,7 +266,9 @@ class RecursiveDiversity(_Diversity):
         return {"largest": self.figure_column("largest"), "tail": self.figure_column(f"tail from {self.l}")}
 
     def violations(self, values: ClassValues) -> exp.Select:
-        ratio = fragment("max(n) / nullif(sum(CASE WHEN place >= :l THEN n ELSE 0::DOUBLE END), 0)")(l=self.l)
+        ratio = fragment("max(row_count) / nullif(sum(CASE WHEN place >= :l THEN row_count ELSE 0::DOUBLE END), 0)")(
+            l=self.l
+        )
         violated = fragment("NOT coalesce((:ratio < :c), false)")(ratio=ratio, c=self.c)
         return values.violations_by_rank(ratio, exp.false() if self.l == 1 else violated)
 

@@ -1,7 +1,7 @@
 """Requirements in plain SQL for any warehouse: the classes of a release that violate one, with the violating figure.
 
-The statements name their columns ``quasi_0``, ... (the columns of a class), ``value`` (a sensitive one), ``n`` (its
-rows), ``p`` (its share of the class) and ``q`` (its share of the source). NULL is a value like others.
+The statements name their columns ``quasi_0``, ... (the columns of a class), ``value`` (a sensitive one), ``row_count``
+(its rows), ``p`` (its share of the class) and ``q`` (its share of the source). NULL is a value like others.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class WarehouseRelease:
         return ClassValues(self.release, self.source, keys, column)
 
     def share_above(self, part: exp.Expr, limit: float) -> exp.Select:
-        """One row if a sum over classes (of ``n`` rows) exceeds a share of all released rows; otherwise none."""
-        rows = exp.Nullif(this=exp.Sum(this=col("n")), expression=number(0))
+        """One row if a sum over classes, which have ``row_count``, exceeds a share of all rows; otherwise none."""
+        rows = exp.Nullif(this=exp.Sum(this=col("row_count")), expression=number(0))
         return template("SELECT :share AS figure FROM :classes HAVING :share > :limit")(
             share=exp.Div(this=part, expression=rows), classes=class_sizes(self.release, self.quasi), limit=limit
         )
@@ -59,13 +59,14 @@ class ClassValues:
     column: str
 
     def violations_by_count(self, figure: exp.Expr, violated: exp.Expr) -> exp.Select:
-        """The classes whose figure over ``n`` violates a requirement."""
+        """The classes whose figure over ``row_count`` violates a requirement."""
         return self._violations(self._counts(), figure, violated)
 
     def violations_by_rank(self, figure: exp.Expr, violated: exp.Expr) -> exp.Select:
-        """The classes whose figure over ``n`` and ``place`` (1: the most frequent value) violates a requirement."""
+        """The classes whose figure over ``row_count`` and ``place`` (1: the most frequent) violates a requirement."""
         ranked = template("""
-            SELECT :keys, n, row_number() OVER (PARTITION BY :keys ORDER BY n DESC) AS place FROM :counts AS c
+            SELECT :keys, row_count, row_number() OVER (PARTITION BY :keys ORDER BY row_count DESC) AS place
+            FROM :counts AS c
         """)
         return self._violations(ranked(keys=self._keys(), counts=self._counts()), figure, violated)
 
@@ -73,9 +74,13 @@ class ClassValues:
         """The classes whose figure over ``p``, ``q`` and ``values`` (the number in the source) violates one."""
         with_shares = template("""
             SELECT :class_keys, c.p, s.q, s.values
-            FROM (SELECT :keys, value, n / nullif(sum(n) OVER (PARTITION BY :keys), 0) AS p FROM :counts AS c) AS c
+            FROM (
+                SELECT :keys, value, row_count / nullif(sum(row_count) OVER (PARTITION BY :keys), 0) AS p
+                FROM :counts AS c
+            ) AS c
             JOIN (
-                SELECT value, n / nullif(sum(n) OVER (), 0) AS q, count(*) OVER () AS values FROM :source_counts AS c
+                SELECT value, row_count / nullif(sum(row_count) OVER (), 0) AS q, count(*) OVER () AS values
+                FROM :source_counts AS c
             ) AS s ON c.value IS NOT DISTINCT FROM s.value
         """)
         values = with_shares(
@@ -106,7 +111,7 @@ class ClassValues:
 def _count_values(relation: exp.Table, keys: Sequence[str], attribute: str) -> exp.Select:
     # The inner query renames the columns: a grouped column could have the name of something else.
     return template("""
-        SELECT :keys, value, count(*)::DOUBLE AS n
+        SELECT :keys, value, count(*)::DOUBLE AS row_count
         FROM (SELECT :renamed, :attribute AS value FROM :relation) AS r
         GROUP BY :keys, value
     """)(
@@ -118,6 +123,6 @@ def _count_values(relation: exp.Table, keys: Sequence[str], attribute: str) -> e
 
 
 def class_sizes(release: exp.Table, quasi: Sequence[str]) -> exp.Subquery:
-    """The rows ``n`` of each class."""
-    sizes = template("SELECT count(*) AS n FROM :release GROUP BY :columns")
+    """The rows ``row_count`` of each class."""
+    sizes = template("SELECT count(*) AS row_count FROM :release GROUP BY :columns")
     return subquery(sizes(release=release, columns=[col(name) for name in quasi]), "classes")

@@ -34,7 +34,7 @@ class SampleUniqueness(ClassSizeLimit):
         return kept_classes.single_classes / kept_classes.count
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
-        uniques = fragment("sum(CASE WHEN n = 1 THEN 1 ELSE 0 END)")()
+        uniques = fragment("sum(CASE WHEN row_count = 1 THEN 1 ELSE 0 END)")()
         return released.share_above(uniques, self.limit + TOLERANCE)
 
     def sentence(self, unit: str) -> str:

@@ -36,7 +36,7 @@ from sqlanon.requirements.base import (
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.checks import Check
-from sqlanon.support.coding import ROWS
+from sqlanon.support.coding import ROW_COUNT
 from sqlanon.support.expressions import anonymous, col, double_total, fragment, greatest, number
 from sqlanon.support.fields import Flaw, Name, Section, Share, policy_key
 
@@ -236,8 +236,8 @@ class TreeCloseness(_Closeness):
     def figures(self) -> Mapping[str, exp.Expr]:
         """``total``: Σ n. ``nodes``: count and share of the nodes in the class. ``there``: Σ of these shares."""
         return {
-            "total": exp.Div(this=double_total(col(ROWS)), expression=number(self.height)),
-            "nodes": exp.ArrayAgg(this=fragment("{'c': n::DOUBLE, 'q': share}")()),
+            "total": exp.Div(this=double_total(col(ROW_COUNT)), expression=number(self.height)),
+            "nodes": exp.ArrayAgg(this=fragment("{'c': row_count::DOUBLE, 'q': share}")()),
             "there": exp.Sum(this=col(SHARE)),
         }
 
@@ -279,7 +279,10 @@ class OrderedCloseness(_Closeness):
 
     def figures(self) -> Mapping[str, exp.Expr]:
         """``total``: Σ n. ``steps``: the values with their counts."""
-        return {"total": double_total(col(ROWS)), "steps": exp.ArrayAgg(this=STEP(value=col(VALUE), count=col(ROWS)))}
+        return {
+            "total": double_total(col(ROW_COUNT)),
+            "steps": exp.ArrayAgg(this=STEP(value=col(VALUE), count=col(ROW_COUNT))),
+        }
 
     def derived_figures(self, min_rows: int) -> Mapping[str, exp.Expr]:
         """The distance of a class, and the table's ``widest``."""

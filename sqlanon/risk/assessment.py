@@ -53,7 +53,7 @@ from sqlanon.risk.priors import read_priors, read_shares, weighted_sets
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.classes import equivalence_classes
-from sqlanon.support.coding import ROWS, quasi_column, sensitive_column
+from sqlanon.support.coding import ROW_COUNT, quasi_column, sensitive_column
 from sqlanon.support.expressions import (
     all_of,
     as_column,
@@ -69,7 +69,7 @@ from sqlanon.support.expressions import (
 from sqlanon.support.notices import sort_messages
 
 _CLASSES_BY_SIZE = template("""
-    SELECT n::BIGINT AS class_size, n::BIGINT AS class_count, classes::BIGINT AS classes
+    SELECT row_count::BIGINT AS class_size, row_count::BIGINT AS class_count, classes::BIGINT AS classes
     FROM :sizes
 """)
 
@@ -262,7 +262,7 @@ class _Assessment:
         keys = [as_column(cast(col(quasi_column(i)), type_), quasi_column(i)) for i, type_ in enumerate(self._types)]
         assert self.policy.population is not None
         # With a person column, each person has one row for each of its combinations.
-        count = col("n") if self.policy.population.person is None else exp.convert(1)
+        count = col("row_count") if self.policy.population.person is None else exp.convert(1)
         return subquery(select([*keys, as_column(count, "population")], raw.copy()), "population")
 
     @cached_property
@@ -276,7 +276,7 @@ class _Assessment:
         quasi = (*columns.generalized, *columns.noisy)
         if not is_scanned_again and not columns.noisy:
             keys = [as_column(col(name), quasi_column(i)) for i, name in enumerate(quasi)]
-            return subquery(select([*keys, as_column(exp.convert(1), "n")], source.copy()), "rows")
+            return subquery(select([*keys, as_column(exp.convert(1), "row_count")], source.copy()), "rows")
         return self.runner.create_table(
             self.work("raw"), raw_frequency(source, quasi, columns.sensitive, columns.person)
         )
@@ -323,7 +323,9 @@ class _Assessment:
             ),
         )
         names = (
-            [sensitive_column(s) for s in range(len(self.columns.sensitive))] + [PERSON] * self.counts_persons + [ROWS]
+            [sensitive_column(s) for s in range(len(self.columns.sensitive))]
+            + [PERSON] * self.counts_persons
+            + [ROW_COUNT]
         )
         rows = runner.create_table(work("numbered"), _add_class_numbers(raw, numbers, quasi, names))
         if population is not None:
@@ -411,7 +413,7 @@ class _Assessment:
             null_safe_equal(col(quasi_column(i), "r"), cast(col(quasi_column(i), "p"), type_))
             for i, type_ in enumerate(self._types)
         ]
-        query = wrong_rows(self.rows, population, keys, PERSON, PERSON, col(ROWS, "r"))
+        query = wrong_rows(self.rows, population, keys, PERSON, PERSON, col(ROW_COUNT, "r"))
         return int(self.runner.fetch_rows(query, [(0,)])[0][0])
 
 

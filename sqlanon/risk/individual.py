@@ -63,15 +63,15 @@ _HOUSEHOLD_FIGURES = template("""
     SELECT
         coalesce(sum(known)::BIGINT, 0) AS households,
         coalesce(max(risk), 0) AS highest,
-        coalesce(sum(CAST(n::DOUBLE * risk AS DECIMAL(38, 15)))::DOUBLE, 0::DOUBLE) AS expected,
-        coalesce(sum(n)::BIGINT, 0) AS count
+        coalesce(sum(CAST(row_count::DOUBLE * risk AS DECIMAL(38, 15)))::DOUBLE, 0::DOUBLE) AS expected,
+        coalesce(sum(row_count)::BIGINT, 0) AS count
     FROM (
-        SELECT count(*) AS n, 1.0 - product((1.0 - risk)) AS risk, 1 AS known
+        SELECT count(*) AS row_count, 1.0 - product((1.0 - risk)) AS risk, 1 AS known
         FROM :people AS m
         WHERE NOT household IS NULL
         GROUP BY household
         UNION ALL
-        SELECT 1 AS n, risk, 0 AS known
+        SELECT 1 AS row_count, risk, 0 AS known
         FROM :people AS m
         WHERE household IS NULL
     ) AS h
@@ -114,9 +114,9 @@ def _weighed_classes(source: exp.Table, columns: Columns, share: float | None) -
         """)(**grouping, weight=weight)
     else:
         classes = template("""
-            SELECT :labels, sum(n)::BIGINT AS class_size, count(*) AS class_count, :total AS class_weight
+            SELECT :labels, sum(row_count)::BIGINT AS class_size, count(*) AS class_count, :total AS class_weight
             FROM (
-                SELECT :keys, count(*) AS n, max(:weight) AS weight
+                SELECT :keys, count(*) AS row_count, max(:weight) AS weight
                 FROM :source
                 GROUP BY :columns, :person
             ) AS m

@@ -23,9 +23,9 @@ possible are grouped:
 Measured on 10 million rows of 8 attributes, nearly all distinct: benchmarks/README.md.
 
 The dictionary of an attribute has one row for each value (NULL is one), with ``code`` (0 for the most frequent one) and
-``n``, its rows. Coded rows have ``c0, c1, ...``, and ``n``. The sizes of a set of attributes are the number of its
-classes (``classes``) by their number of rows (``n``). Other names of columns are those of `frequency.statements` and
-`coding`.
+``row_count``, its rows. Coded rows have ``c0, c1, ...``, and ``row_count``. The sizes of a set of attributes are the
+number of its classes (``classes``) by their number of rows (``row_count``). Other names of columns are those of
+`frequency.statements` and `coding`.
 """
 
 from __future__ import annotations
@@ -88,24 +88,24 @@ DIGITS = 9
 
 Attributes = tuple[int, ...]
 
-_ROW_COUNT = {True: fragment("sum(n)::BIGINT"), False: count_rows}
-"""The rows of a group, by whether the grouped rows have a count ``n``."""
+_ROW_COUNT = {True: fragment("sum(row_count)::BIGINT"), False: count_rows}
+"""The rows of a group, by whether the grouped rows have a count ``row_count``."""
 
 _DICTIONARY = template("""
-    SELECT value, n, (row_number() OVER (ORDER BY n DESC) - 1)::BIGINT AS code
-    FROM (SELECT :key AS value, :count AS n FROM :rows GROUP BY :key) AS v
+    SELECT value, row_count, (row_number() OVER (ORDER BY row_count DESC) - 1)::BIGINT AS code
+    FROM (SELECT :key AS value, :count AS row_count FROM :rows GROUP BY :key) AS v
 """)
 _SIZES_OF_GROUPS = template("""
-    SELECT n, count(*) AS classes
+    SELECT row_count, count(*) AS classes
     FROM :groups
-    GROUP BY n
+    GROUP BY row_count
 """)
 _LABELLED_SIZES = template("""
-    SELECT label, n, count(*) AS classes
+    SELECT label, row_count, count(*) AS classes
     FROM :groups AS g
-    GROUP BY label, n
+    GROUP BY label, row_count
 """)
-_SINGLE_LABEL = template("SELECT 0 AS label, n, classes FROM :sizes AS c")
+_SINGLE_LABEL = template("SELECT 0 AS label, row_count, classes FROM :sizes AS c")
 
 _TYPES = {"UTINYINT": 2**8, "USMALLINT": 2**16, "UINTEGER": 2**32, "UBIGINT": 2**64}
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -150,7 +150,7 @@ class SetFigures:
 
 @dataclass(frozen=True)
 class _CodedTable:
-    """Coded rows or combinations from which sets of these attributes can be counted; with ``n``, if it ``has_counts``.
+    """Coded rows or combinations to count sets of these attributes from, with ``row_count`` if it ``has_counts``.
 
     A table ``within`` a set has only the rows that share their combination of that set, and serves sets that contain
     it; the ``singles`` are the further rows, each alone in its class.
@@ -216,8 +216,8 @@ class AttributeSets(CountedSets):
                     :attribute AS attribute,
                     count(*) AS value_count,
                     count(*) FILTER (WHERE value IS NULL) AS null_count,
-                    coalesce(max(n), 0)::BIGINT AS most_frequent,
-                    coalesce(sum(n)::BIGINT, 0) AS row_count
+                    coalesce(max(row_count), 0)::BIGINT AS most_frequent,
+                    coalesce(sum(row_count)::BIGINT, 0) AS row_count
                 FROM :dictionary
             """)(attribute=i, dictionary=dictionary)
             for i, dictionary in enumerate(self.dictionaries)
@@ -250,7 +250,7 @@ class AttributeSets(CountedSets):
 
     @cached_property
     def sizes(self) -> exp.Table:
-        """The sizes of the classes of all quasi-identifiers together: a table, ``n`` and ``classes``."""
+        """The sizes of the classes of all quasi-identifiers together: a table, ``row_count`` and ``classes``."""
         self._find_nearly_unique(self._all)
         source = self._smallest_table(self._all)
         if source.has_counts and not source.within:  # they are grouped already
@@ -259,13 +259,13 @@ class AttributeSets(CountedSets):
             sizes = self._sizes_query(self._all, source)
         if source.singles:
             sizes = template("""
-                SELECT n, sum(classes)::BIGINT AS classes
+                SELECT row_count, sum(classes)::BIGINT AS classes
                 FROM (
-                    SELECT n, classes FROM :sizes AS c
+                    SELECT row_count, classes FROM :sizes AS c
                     UNION ALL
-                    SELECT 1 AS n, :singles AS classes
+                    SELECT 1 AS row_count, :singles AS classes
                 ) AS s
-                GROUP BY n
+                GROUP BY row_count
             """)(sizes=sizes, singles=source.singles)
         return self.runner.create_table(self.work("sizes"), sizes)
 
@@ -277,7 +277,7 @@ class AttributeSets(CountedSets):
     def count_up_to(self, size: int) -> None:
         """Count all sets of up to ``size`` attributes."""
         groups = [
-            template("SELECT :label AS label, n FROM :dictionary")(label=i, dictionary=table)
+            template("SELECT :label AS label, row_count FROM :dictionary")(label=i, dictionary=table)
             for i, table in enumerate(self.dictionaries)
         ]
         self._count_sizes([(i,) for i in self._all], _LABELLED_SIZES(groups=union_all(*groups)), [0] * len(groups))
@@ -355,8 +355,8 @@ class AttributeSets(CountedSets):
             codes.append(as_column(cast(digit, _code_type(self._values[i])), code_name(i)))
             place_value *= self._values[i]
         query = template("""
-            SELECT :codes, n
-            FROM (SELECT :key AS key, :count AS n FROM :rows GROUP BY :key) AS g
+            SELECT :codes, row_count
+            FROM (SELECT :key AS key, :count AS row_count FROM :rows GROUP BY :key) AS g
         """)(codes=codes, key=key, count=_ROW_COUNT[source.has_counts](), rows=source.table)
         name = "_".join(map(str, attributes))
         table = self.runner.create_table(self.work(f"combinations_{name}"), query)
@@ -371,7 +371,7 @@ class AttributeSets(CountedSets):
     def _count_batch(self, sets: Sequence[Attributes]) -> None:
         sources = [self._smallest_table(attributes) for attributes in sets]
         groups = [
-            template("SELECT :label AS label, :count AS n FROM :rows GROUP BY :keys")(
+            template("SELECT :label AS label, :count AS row_count FROM :rows GROUP BY :keys")(
                 label=i, count=_ROW_COUNT[source.has_counts](), rows=source.table, keys=self.keys(attributes)
             )
             for i, (attributes, source) in enumerate(zip(sets, sources, strict=True))
@@ -380,25 +380,25 @@ class AttributeSets(CountedSets):
         self._count_sizes(sets, sizes, [source.singles for source in sources])
 
     def _sizes_query(self, attributes: Attributes, source: _CodedTable) -> exp.Select:
-        """The query for the number of classes of each size: ``n``, ``classes``."""
+        """The query for the number of classes of each size: ``row_count``, ``classes``."""
         count, keys = _ROW_COUNT[source.has_counts](), self.keys(attributes)
         frequent = max(attributes, key=lambda i: self._most_frequent[i])
         is_frequent = self._most_frequent[frequent] > FREQUENT * self._rows
         # Pairs are mostly counted from stored triples, which have few rows.
         if len(attributes) < 3 or self._max_classes(attributes) <= MANY_GROUPS or not is_frequent:
             return template("""
-                SELECT n, count(*) AS classes
-                FROM (SELECT :count AS n FROM :rows GROUP BY :keys) AS g
-                GROUP BY n
+                SELECT row_count, count(*) AS classes
+                FROM (SELECT :count AS row_count FROM :rows GROUP BY :keys) AS g
+                GROUP BY row_count
             """)(count=count, rows=source.table, keys=keys)
         return template("""
-            SELECT n, count(*) AS classes
+            SELECT row_count, count(*) AS classes
             FROM (
-                SELECT :count AS n FROM :rows WHERE :code = 0 GROUP BY :further_keys
+                SELECT :count AS row_count FROM :rows WHERE :code = 0 GROUP BY :further_keys
                 UNION ALL
-                SELECT :count AS n FROM :rows WHERE :code > 0 GROUP BY :keys
+                SELECT :count AS row_count FROM :rows WHERE :code > 0 GROUP BY :keys
             ) AS g
-            GROUP BY n
+            GROUP BY row_count
         """)(
             count=count,
             rows=source.table,
@@ -408,14 +408,14 @@ class AttributeSets(CountedSets):
         )
 
     def coded_rows(self, rows: exp.Expr, has_counts: bool = False) -> exp.Select:
-        """Rows ``r`` of the source with codes in the smallest types that hold them; with ``n``, if they have counts."""
+        """Rows ``r`` of the source with codes in the smallest types, and with ``row_count``, if they have counts."""
         names = [f"d{i}" for i in self._all]
         codes = [
             as_column(cast(col("code", name), _code_type(self._values[i])), code_name(i))
             for i, name in enumerate(names)
         ]
         query = template("SELECT :codes, :count FROM :rows AS r")(
-            codes=codes, count=[col("n", "r")] if has_counts else [], rows=rows
+            codes=codes, count=[col("row_count", "r")] if has_counts else [], rows=rows
         )
         for i, (name, dictionary) in enumerate(zip(names, self.dictionaries, strict=True)):
             on = null_safe_equal(col(quasi_column(i), "r"), col("value", name), self._nullable[i])
@@ -440,7 +440,7 @@ class AttributeSets(CountedSets):
     def base(self) -> tuple[exp.Table, exp.Expr]:
         """The coded rows or combinations of all attributes, and the number of rows that one of them stands for."""
         base = self._tables[0]
-        return base.table, col("n") if base.has_counts else number(1)
+        return base.table, col("row_count") if base.has_counts else number(1)
 
     def _count_sizes(self, sets: Sequence[Attributes], sizes: exp.Select, singles: Sequence[int]) -> None:
         summaries = {i: figures for i, _, *figures in self.runner.fetch_rows(_summary(sizes), [])}
@@ -514,9 +514,9 @@ def _code_type(values: int) -> str:
 def _distinct_combinations(
     rows: exp.Expr, attributes: Sequence[int], has_counts: bool, shared: bool = False
 ) -> exp.Select:
-    """The distinct combinations of some attributes, with ``n``; with ``shared``, only those of several rows."""
+    """The distinct combinations of some attributes, with ``row_count``; with ``shared``, only those of several rows."""
     count = _ROW_COUNT[has_counts]()
-    query = template("SELECT :keys, :count AS n FROM :rows GROUP BY :keys")(
+    query = template("SELECT :keys, :count AS row_count FROM :rows GROUP BY :keys")(
         keys=code_columns(attributes), count=count, rows=rows
     )
     return query.having(count > 1, copy=False) if shared else query
@@ -528,13 +528,13 @@ def _summary(sizes: exp.Select) -> exp.Select:
     return template("""
         SELECT
             label,
-            sum(classes * n)::BIGINT AS rows,
+            sum(classes * row_count)::BIGINT AS rows,
             sum(classes)::BIGINT AS classes,
-            coalesce(sum(classes) FILTER (WHERE n = 1)::BIGINT, 0) AS uniques,
-            sum(CAST(classes::DOUBLE * (n::DOUBLE * :log2) AS DECIMAL(38, 18)))::DOUBLE AS bits
+            coalesce(sum(classes) FILTER (WHERE row_count = 1)::BIGINT, 0) AS uniques,
+            sum(CAST(classes::DOUBLE * (row_count::DOUBLE * :log2) AS DECIMAL(38, 18)))::DOUBLE AS bits
         FROM :sizes AS s
         GROUP BY label
-    """)(sizes=sizes, log2=log2("n"))
+    """)(sizes=sizes, log2=log2("row_count"))
 
 
 def direct_bits(limits: Limits, rows: int) -> int:

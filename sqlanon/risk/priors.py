@@ -11,7 +11,7 @@ minimization problems" (1975), for its limit.
 
 The shares of an attribute have ``code`` and ``share``, for the values in the table. The factors of an attribute have
 ``code``, ``factor`` (by which the probability of a row of that value is multiplied) and ``deviation`` (by how much the
-share was missed before). The weighted rows have the codes, ``n`` (rows) and ``weight`` (their probability).
+share was missed before). The weighted rows have the codes, ``row_count`` (rows) and ``weight`` (their probability).
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ _SET_FIGURES = template("""
         sum(uniques)::BIGINT AS uniques,
         sum(CASE WHEN weight > 0 THEN classes * -(weight::DOUBLE * :log2) ELSE 0 END::DECIMAL(38, 30))::DOUBLE AS gain
     FROM (
-        SELECT label, weight, count(*) AS classes, count(*) FILTER (WHERE n = 1) AS uniques
+        SELECT label, weight, count(*) AS classes, count(*) FILTER (WHERE row_count = 1) AS uniques
         FROM :groups AS g
         GROUP BY label, weight
     ) AS w
     GROUP BY label
 """)
 _GROUPS = template("""
-    SELECT :label AS label, sum(n)::BIGINT AS n, sum(weight) AS weight
+    SELECT :label AS label, sum(row_count)::BIGINT AS row_count, sum(weight) AS weight
     FROM :rows
     GROUP BY :keys
 """)
@@ -77,7 +77,9 @@ def weighted_sets(work: Namer, sets: AttributeSets, names: Sequence[str], shares
     product: exp.Expr = reduce(mul, (col("factor", f"f{i}") for i in factors))
     # Decimals: their sum does not depend on their order.
     query = template("""
-        SELECT :codes, :count AS n, (:count * :factors / (SELECT sum(:count) FROM :rows))::DECIMAL(38, 30) AS weight
+        SELECT
+            :codes, :count AS row_count,
+            (:count * :factors / (SELECT sum(:count) FROM :rows))::DECIMAL(38, 30) AS weight
         FROM :rows AS r
     """)(codes=code_columns(range(len(names))), count=count, factors=product, rows=rows)
     for i, table in factors.items():
@@ -89,7 +91,7 @@ def weighted_sets(work: Namer, sets: AttributeSets, names: Sequence[str], shares
             CASE WHEN weight > 0 THEN weight::DOUBLE * (:log2_rows - :log2_weight) ELSE 0 END::DECIMAL(38, 30)
         )::DOUBLE, 0)
         FROM :weighted
-    """)(log2_rows=log2("n"), log2_weight=log2("weight"), weighted=weighted)
+    """)(log2_rows=log2("row_count"), log2_weight=log2("weight"), weighted=weighted)
     ((whole_bits,),) = runner.fetch_rows(whole, [(0.0,)])
     return TableSets(sets, weighted, float(whole_bits), _GROUPS, partial(_SET_FIGURES, log2=log2("weight")), float)
 
@@ -144,15 +146,17 @@ def read_priors(policy: Policy) -> Mapping[str, Prior]:
 def _find_faults(
     runner: StatementRunner, origin: str, shares: exp.Table, present: exp.Table, dictionary: exp.Table, type_: str
 ) -> Iterator[str]:
-    invalid_keys = template("SELECT text AS label, 1 AS n FROM :shares WHERE text <> '' AND key IS NULL")
-    repeated_keys = template("SELECT min(text) AS label, count(*) AS n FROM :shares GROUP BY key HAVING count(*) > 1")
+    invalid_keys = template("SELECT text AS label, 1 AS row_count FROM :shares WHERE text <> '' AND key IS NULL")
+    repeated_keys = template(
+        "SELECT min(text) AS label, count(*) AS row_count FROM :shares GROUP BY key HAVING count(*) > 1"
+    )
     invalid_shares = template("""
-        SELECT text AS label, 1 AS n FROM :shares
+        SELECT text AS label, 1 AS row_count FROM :shares
         WHERE NOT coalesce(share >= 0 AND isfinite(share), FALSE)
     """)
-    tiny_shares = template("SELECT text AS label, 1 AS n FROM :shares WHERE share > 0 AND share < :least")
+    tiny_shares = template("SELECT text AS label, 1 AS row_count FROM :shares WHERE share > 0 AND share < :least")
     values_without_share = template("""
-        SELECT d.value::VARCHAR AS label, d.n FROM :dictionary AS d
+        SELECT d.value::VARCHAR AS label, d.row_count FROM :dictionary AS d
         ANTI JOIN :shares AS g ON d.value IS NOT DISTINCT FROM g.key
     """)
     checks = {
@@ -170,7 +174,7 @@ def _find_faults(
             template("""
                 SELECT label, count(*) OVER ()
                 FROM :findings AS f
-                ORDER BY n DESC, label NULLS FIRST
+                ORDER BY row_count DESC, label NULLS FIRST
                 LIMIT 5
             """)(findings=query)
         )

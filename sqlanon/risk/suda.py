@@ -61,9 +61,9 @@ if TYPE_CHECKING:
 
 count_uniques_and_pairs = template("""
     SELECT
-        coalesce(sum(n)::BIGINT, 0) AS rows,
-        coalesce(sum(n) FILTER (WHERE n = 1)::BIGINT, 0) AS uniques,
-        coalesce(sum(n) FILTER (WHERE n = 2)::BIGINT, 0) AS in_pairs
+        coalesce(sum(row_count)::BIGINT, 0) AS rows,
+        coalesce(sum(row_count) FILTER (WHERE row_count = 1)::BIGINT, 0) AS uniques,
+        coalesce(sum(row_count) FILTER (WHERE row_count = 2)::BIGINT, 0) AS in_pairs
     FROM :combinations
 """)
 """One row: ``rows``, ``uniques`` (unique rows), ``in_pairs`` (rows in classes of two)."""

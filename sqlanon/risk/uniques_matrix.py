@@ -24,7 +24,7 @@ from sqlanon.risk.leakage import SMALL
 from sqlanon.risk.levels import code_levels, resolve_attributes
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
-from sqlanon.support.coding import ROWS, CodedAttribute, code_column, combined_values, quasi_column, value_counts
+from sqlanon.support.coding import ROW_COUNT, CodedAttribute, code_column, combined_values, quasi_column, value_counts
 from sqlanon.support.expressions import (
     Namer,
     aliased,
@@ -48,8 +48,12 @@ _POPULATION_CELL = template("""
         :j AS j,
         count(*) FILTER (WHERE population_size > 0) AS combinations,
         count(*) FILTER (WHERE population_size = 1) AS uniques,
-        coalesce(sum(n) FILTER (WHERE population_size = 1)::BIGINT, 0) AS rows
-    FROM (SELECT sum(n)::BIGINT AS n, :population_size AS population_size FROM :rows GROUP BY :keys) AS g
+        coalesce(sum(row_count) FILTER (WHERE population_size = 1)::BIGINT, 0) AS rows
+    FROM (
+        SELECT sum(row_count)::BIGINT AS row_count, :population_size AS population_size
+        FROM :rows
+        GROUP BY :keys
+    ) AS g
 """)
 # 0, 1 or 2 for more: counting distinct persons takes twice as long. All rows without an id belong to one person.
 _POPULATION_PERSONS = fragment("""
@@ -167,12 +171,12 @@ def count_uniques_by_level(runner: StatementRunner, run: Run, policy: Policy, fi
         CodedAttribute(quasi_column(numbers[name]), height, table, nullable=True)
         for name, (table, height) in code_levels(runner, work, policy, values).items()
     ]
-    count_columns = [ROWS, *([PERSON] if counts_persons else [])]
+    count_columns = [ROW_COUNT, *([PERSON] if counts_persons else [])]
     rows = _make_coded_levels(runner, work, raw, len(names), attributes, count_columns)
     class_size = (
         fragment("count(DISTINCT person) + max(CASE WHEN person IS NULL THEN 1 ELSE 0 END)")()
         if counts_persons
-        else fragment("sum(n)::BIGINT")()
+        else fragment("sum(row_count)::BIGINT")()
     )
     (uniques,) = _count_cells(runner, rows, attributes, _CELL, 1, class_size=class_size)
     population_uniques = None
@@ -180,9 +184,9 @@ def count_uniques_by_level(runner: StatementRunner, run: Run, policy: Policy, fi
         has_person = policy.population is not None and policy.population.person is not None
         # A row of the source counts no person of the population.
         query = fragment("""
-            SELECT :source_keys, n, 0 AS population, NULL AS person FROM :raw
+            SELECT :source_keys, row_count, 0 AS population, NULL AS person FROM :raw
             UNION ALL
-            SELECT :population_keys, 0 AS n, n AS population, :person AS person FROM :population
+            SELECT :population_keys, 0 AS row_count, row_count AS population, :person AS person FROM :population
         """)(
             source_keys=quasi_columns(len(types)),
             raw=raw,
@@ -194,11 +198,13 @@ def count_uniques_by_level(runner: StatementRunner, run: Run, policy: Policy, fi
         )
         assert isinstance(query, exp.Query)
         combined = runner.create_table(work("source_and_population"), query)
-        rows = _make_coded_levels(runner, work, combined, len(types), attributes, [ROWS, POPULATION, PERSON])
+        rows = _make_coded_levels(runner, work, combined, len(types), attributes, [ROW_COUNT, POPULATION, PERSON])
         size = _POPULATION_PERSONS() if has_person else fragment("sum(population)::BIGINT")()
         figures = _count_cells(runner, rows, attributes, _POPULATION_CELL, 3, population_size=size)
         population_uniques = PopulationUniques(*figures)
-    total = int(runner.fetch_rows(template("SELECT coalesce(sum(n)::BIGINT, 0) FROM :raw")(raw=raw), [(0,)])[0][0])
+    total = int(
+        runner.fetch_rows(template("SELECT coalesce(sum(row_count)::BIGINT, 0) FROM :raw")(raw=raw), [(0,)])[0][0]
+    )
     return UniquesMatrix((first, second), total, uniques, population_uniques, "persons" if counts_persons else "rows")
 
 

@@ -155,12 +155,12 @@ def measure_value_leakage(runner: StatementRunner, run: Run, policy: Policy, att
     types = [run.source.columns[column] for column in quasi]
     raw = runner.create_table(work("raw"), raw_frequency(run.source.relation, quasi, person=person))
     sets = AttributeSets(runner, work, raw, len(names), has_counts=True)
-    (coded, _), weight, whole = sets.base, "n", sets.whole
+    (coded, _), weight, whole = sets.base, "row_count", sets.whole
     if shares := read_shares(runner, work, policy, names, types, sets.dictionaries):
         weighted = weighted_sets(work, sets, names, shares)
         coded, weight, whole = weighted.table, "weight", weighted.whole
     query = template("""
-        SELECT d.value, sum(c.n)::BIGINT AS rows, sum(:weight) AS weight
+        SELECT d.value, sum(c.row_count)::BIGINT AS rows, sum(:weight) AS weight
         FROM :coded AS c
         JOIN :dictionary AS d ON c.c0 = d.code
         GROUP BY d.value

@@ -25,7 +25,7 @@ from sqlanon.sources.run import Run
 from sqlanon.support.expressions import Namer, as_column, template, values_query
 
 _FIGURES = template("""
-    SELECT subset, count(*) AS "distinct", sum(n * (n - 1))::BIGINT AS together
+    SELECT subset, count(*) AS "distinct", sum(row_count * (row_count - 1))::BIGINT AS together
     FROM :groups AS g
     GROUP BY subset
 """)
@@ -85,7 +85,7 @@ def count_sets(
         counted_subsets = [subset for i, subset in subsets.items() if i not in {*key_sets}]
         for packed_batch in packed.batches(counted_subsets):
             batch_numbers = {numbers[subset]: subset for subset in packed_batch}
-            counts = [as_column(sum_group_rows(), "n")]
+            counts = [as_column(sum_group_rows(), "row_count")]
             add(figures, _FIGURES(groups=subset_groups(packed.keys, packed.packing, batch_numbers, counts)))
         for batch in _batches(key_sets):
             key_figures = template('SELECT subset, :rows AS "distinct", 0 AS together FROM :sets AS s')

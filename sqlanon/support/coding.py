@@ -34,7 +34,7 @@ Levels: TypeAlias = tuple[int, ...]
 SOURCE_ALIAS = "s"
 """The alias of the source table in the statement that creates the release."""
 
-ROWS = "n"
+ROW_COUNT = "row_count"
 KNOWN = "known"
 
 
@@ -109,7 +109,7 @@ def value_summaries(values: Sequence[exp.Table]) -> exp.Query:
 
 def value_counts(rows: exp.Expr, column: str, is_counted: bool) -> exp.Select:
     """The values of an attribute with their rows: columns ``value`` and ``rows``."""
-    count: exp.Expr = total(col(ROWS)) if is_counted else exp.Count(this=exp.Star())
+    count: exp.Expr = total(col(ROW_COUNT)) if is_counted else exp.Count(this=exp.Star())
     values = template("SELECT :column AS value, :count AS rows FROM :rows GROUP BY :column")
     return values(column=col(column), count=count, rows=rows)
 

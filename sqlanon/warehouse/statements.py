@@ -48,9 +48,9 @@ TEXTS = "label_0"
 
 _FIGURES = template("""
     SELECT
-        coalesce(sum(n)::BIGINT, 0) AS released_rows,
+        coalesce(sum(row_count)::BIGINT, 0) AS released_rows,
         count(*) AS classes,
-        coalesce(min(n), 0) AS smallest_class
+        coalesce(min(row_count), 0) AS smallest_class
     FROM :classes
 """)
 

@@ -718,7 +718,8 @@ def test_names_that_queries_have_themselves(tmp_path: Path) -> None:
     connection.execute(
         """
         CREATE TABLE t AS
-        SELECT i % 3 AS quasi_1, CASE WHEN i < 30 THEN 'a' WHEN i < 32 THEN 'b' END AS quasi_0, i % 2 AS "class", i AS "size",
+        SELECT i % 3 AS quasi_1, CASE WHEN i < 30 THEN 'a' WHEN i < 32 THEN 'b' END AS quasi_0,
+               i % 2 AS "class", i AS "size",
                i % 5 AS "first", DATE '2020-01-01' + i::INTEGER AS "rank", 'x' || i AS "a""; DROP TABLE t", i % 7 AS "p"
         FROM range(33) AS r(i)
         """

@@ -173,9 +173,12 @@ def test_a_sample_may_be_the_whole_population() -> None:
 def test_null_is_a_sensitive_value_of_rows_without_codes() -> None:
     with duckdb.connect() as connection:
         connection.execute(
-            "CREATE TABLE pairs AS FROM (VALUES (1, 'a', 2), (1, NULL, 3), (2, NULL, 1)) AS t(quasi_0, value, n)"
+            "CREATE TABLE pairs AS "
+            "FROM (VALUES (1, 'a', 2), (1, NULL, 3), (2, NULL, 1)) AS t(quasi_0, value, row_count)"
         )
-        connection.execute("CREATE TABLE numbers AS FROM (VALUES ('a', 1, 0.3), (NULL, 0, 0.7)) AS t(value, v, share)")
+        connection.execute(
+            "CREATE TABLE numbers AS FROM (VALUES ('a', 1, 0.3), (NULL, 0, 0.7)) AS t(value, value_code, share)"
+        )
         counts = uncoded_distribution(select_star(table("pairs")), table("numbers"), 1, 0)
         rows = connection.execute(select_star(counts).sql("duckdb")).fetchall()
     assert sorted((place, value, n) for place, value, _, n in rows) == [(1, 0, 3), (1, 1, 2), (2, 0, 1)]

@@ -73,153 +73,161 @@ HAVING
   system.main.count(*) < 5;
 -- distinct 2-diversity of diagnosis
 SELECT
-  "q0" AS "zip",
-  "q1" AS "age",
-  "q2" AS "born",
-  "q3" AS "sex",
+  "quasi_0" AS "zip",
+  "quasi_1" AS "age",
+  "quasi_2" AS "born",
+  "quasi_3" AS "sex",
   system.main.count(*) AS "figure"
 FROM (
   SELECT
-    "q0",
-    "q1",
-    "q2",
-    "q3",
+    "quasi_0",
+    "quasi_1",
+    "quasi_2",
+    "quasi_3",
     "value",
-    CAST(system.main.count(*) AS DOUBLE) AS "n"
+    CAST(system.main.count(*) AS DOUBLE) AS "row_count"
   FROM (
     SELECT
-      "zip" AS "q0",
-      "age" AS "q1",
-      "born" AS "q2",
-      "sex" AS "q3",
+      "zip" AS "quasi_0",
+      "age" AS "quasi_1",
+      "born" AS "quasi_2",
+      "sex" AS "quasi_3",
       "diagnosis" AS "value"
     FROM "shared"."patients"
   ) AS "r"
   GROUP BY
-    "q0",
-    "q1",
-    "q2",
-    "q3",
+    "quasi_0",
+    "quasi_1",
+    "quasi_2",
+    "quasi_3",
     "value"
 ) AS "v"
 GROUP BY
-  "q0",
-  "q1",
-  "q2",
-  "q3"
+  "quasi_0",
+  "quasi_1",
+  "quasi_2",
+  "quasi_3"
 HAVING
   system.main.count(*) < 2;
 -- entropy 1.5-diversity of diagnosis
 SELECT
-  "q0" AS "zip",
-  "q1" AS "age",
-  "q2" AS "born",
-  "q3" AS "sex",
+  "quasi_0" AS "zip",
+  "quasi_1" AS "age",
+  "quasi_2" AS "born",
+  "quasi_3" AS "sex",
   system.main."-"(
-    system.main.ln(system.main.sum("n")),
+    system.main.ln(system.main.sum("row_count")),
     system.main."/"(
-      system.main.sum(system.main."*"("n", system.main.ln("n"))),
-      CASE WHEN system.main.sum("n") = 0 THEN NULL ELSE system.main.sum("n") END
+      system.main.sum(system.main."*"("row_count", system.main.ln("row_count"))),
+      CASE
+        WHEN system.main.sum("row_count") = 0
+        THEN NULL
+        ELSE system.main.sum("row_count")
+      END
     )
   ) AS "figure"
 FROM (
   SELECT
-    "q0",
-    "q1",
-    "q2",
-    "q3",
+    "quasi_0",
+    "quasi_1",
+    "quasi_2",
+    "quasi_3",
     "value",
-    CAST(system.main.count(*) AS DOUBLE) AS "n"
+    CAST(system.main.count(*) AS DOUBLE) AS "row_count"
   FROM (
     SELECT
-      "zip" AS "q0",
-      "age" AS "q1",
-      "born" AS "q2",
-      "sex" AS "q3",
+      "zip" AS "quasi_0",
+      "age" AS "quasi_1",
+      "born" AS "quasi_2",
+      "sex" AS "quasi_3",
       "diagnosis" AS "value"
     FROM "shared"."patients"
   ) AS "r"
   GROUP BY
-    "q0",
-    "q1",
-    "q2",
-    "q3",
+    "quasi_0",
+    "quasi_1",
+    "quasi_2",
+    "quasi_3",
     "value"
 ) AS "v"
 GROUP BY
-  "q0",
-  "q1",
-  "q2",
-  "q3"
+  "quasi_0",
+  "quasi_1",
+  "quasi_2",
+  "quasi_3"
 HAVING
   system.main."-"(
-    system.main.ln(system.main.sum("n")),
+    system.main.ln(system.main.sum("row_count")),
     system.main."/"(
-      system.main.sum(system.main."*"("n", system.main.ln("n"))),
-      CASE WHEN system.main.sum("n") = 0 THEN NULL ELSE system.main.sum("n") END
+      system.main.sum(system.main."*"("row_count", system.main.ln("row_count"))),
+      CASE
+        WHEN system.main.sum("row_count") = 0
+        THEN NULL
+        ELSE system.main.sum("row_count")
+      END
     )
   ) < 0.4054651081071644;
 -- recursive (3, 2)-diversity of diagnosis
 SELECT
-  "q0" AS "zip",
-  "q1" AS "age",
-  "q2" AS "born",
-  "q3" AS "sex",
+  "quasi_0" AS "zip",
+  "quasi_1" AS "age",
+  "quasi_2" AS "born",
+  "quasi_3" AS "sex",
   system.main."/"(
-    system.main.max("n"),
+    system.main.max("row_count"),
     CASE
-      WHEN system.main.sum(CASE WHEN "place" >= 2 THEN "n" ELSE CAST(0 AS DOUBLE) END) = 0
+      WHEN system.main.sum(CASE WHEN "place" >= 2 THEN "row_count" ELSE CAST(0 AS DOUBLE) END) = 0
       THEN NULL
-      ELSE system.main.sum(CASE WHEN "place" >= 2 THEN "n" ELSE CAST(0 AS DOUBLE) END)
+      ELSE system.main.sum(CASE WHEN "place" >= 2 THEN "row_count" ELSE CAST(0 AS DOUBLE) END)
     END
   ) AS "figure"
 FROM (
   SELECT
-    "q0",
-    "q1",
-    "q2",
-    "q3",
-    "n",
-    system.main.row_number() OVER (PARTITION BY "q0", "q1", "q2", "q3" ORDER BY "n" DESC) AS "place"
+    "quasi_0",
+    "quasi_1",
+    "quasi_2",
+    "quasi_3",
+    "row_count",
+    system.main.row_number() OVER (PARTITION BY "quasi_0", "quasi_1", "quasi_2", "quasi_3" ORDER BY "row_count" DESC) AS "place"
   FROM (
     SELECT
-      "q0",
-      "q1",
-      "q2",
-      "q3",
+      "quasi_0",
+      "quasi_1",
+      "quasi_2",
+      "quasi_3",
       "value",
-      CAST(system.main.count(*) AS DOUBLE) AS "n"
+      CAST(system.main.count(*) AS DOUBLE) AS "row_count"
     FROM (
       SELECT
-        "zip" AS "q0",
-        "age" AS "q1",
-        "born" AS "q2",
-        "sex" AS "q3",
+        "zip" AS "quasi_0",
+        "age" AS "quasi_1",
+        "born" AS "quasi_2",
+        "sex" AS "quasi_3",
         "diagnosis" AS "value"
       FROM "shared"."patients"
     ) AS "r"
     GROUP BY
-      "q0",
-      "q1",
-      "q2",
-      "q3",
+      "quasi_0",
+      "quasi_1",
+      "quasi_2",
+      "quasi_3",
       "value"
   ) AS "c"
 ) AS "v"
 GROUP BY
-  "q0",
-  "q1",
-  "q2",
-  "q3"
+  "quasi_0",
+  "quasi_1",
+  "quasi_2",
+  "quasi_3"
 HAVING
   NOT COALESCE(
     (
       system.main."/"(
-        system.main.max("n"),
+        system.main.max("row_count"),
         CASE
-          WHEN system.main.sum(CASE WHEN "place" >= 2 THEN "n" ELSE CAST(0 AS DOUBLE) END) = 0
+          WHEN system.main.sum(CASE WHEN "place" >= 2 THEN "row_count" ELSE CAST(0 AS DOUBLE) END) = 0
           THEN NULL
-          ELSE system.main.sum(CASE WHEN "place" >= 2 THEN "n" ELSE CAST(0 AS DOUBLE) END)
+          ELSE system.main.sum(CASE WHEN "place" >= 2 THEN "row_count" ELSE CAST(0 AS DOUBLE) END)
         END
       ) < 3.0
     ),
@@ -227,100 +235,100 @@ HAVING
   );
 -- joint distinct 2-diversity of diagnosis
 SELECT
-  "q0" AS "zip",
-  "q1" AS "age",
-  "q2" AS "born",
-  "q3" AS "sex",
-  "q4" AS "ward",
+  "quasi_0" AS "zip",
+  "quasi_1" AS "age",
+  "quasi_2" AS "born",
+  "quasi_3" AS "sex",
+  "quasi_4" AS "ward",
   system.main.count(*) AS "figure"
 FROM (
   SELECT
-    "q0",
-    "q1",
-    "q2",
-    "q3",
-    "q4",
+    "quasi_0",
+    "quasi_1",
+    "quasi_2",
+    "quasi_3",
+    "quasi_4",
     "value",
-    CAST(system.main.count(*) AS DOUBLE) AS "n"
+    CAST(system.main.count(*) AS DOUBLE) AS "row_count"
   FROM (
     SELECT
-      "zip" AS "q0",
-      "age" AS "q1",
-      "born" AS "q2",
-      "sex" AS "q3",
-      "ward" AS "q4",
+      "zip" AS "quasi_0",
+      "age" AS "quasi_1",
+      "born" AS "quasi_2",
+      "sex" AS "quasi_3",
+      "ward" AS "quasi_4",
       "diagnosis" AS "value"
     FROM "shared"."patients"
   ) AS "r"
   GROUP BY
-    "q0",
-    "q1",
-    "q2",
-    "q3",
-    "q4",
+    "quasi_0",
+    "quasi_1",
+    "quasi_2",
+    "quasi_3",
+    "quasi_4",
     "value"
 ) AS "v"
 GROUP BY
-  "q0",
-  "q1",
-  "q2",
-  "q3",
-  "q4"
+  "quasi_0",
+  "quasi_1",
+  "quasi_2",
+  "quasi_3",
+  "quasi_4"
 HAVING
   system.main.count(*) < 2;
 -- equal 0.3-closeness of diagnosis
 SELECT
-  "q0" AS "zip",
-  "q1" AS "age",
-  "q2" AS "born",
-  "q3" AS "sex",
+  "quasi_0" AS "zip",
+  "quasi_1" AS "age",
+  "quasi_2" AS "born",
+  "quasi_3" AS "sex",
   system.main.sum(CASE WHEN "p" > "q" THEN system.main."-"("p", "q") ELSE CAST(0 AS DOUBLE) END) AS "figure"
 FROM (
   SELECT
-    "c"."q0",
-    "c"."q1",
-    "c"."q2",
-    "c"."q3",
+    "c"."quasi_0",
+    "c"."quasi_1",
+    "c"."quasi_2",
+    "c"."quasi_3",
     "c"."p",
     "s"."q",
     "s"."values"
   FROM (
     SELECT
-      "q0",
-      "q1",
-      "q2",
-      "q3",
+      "quasi_0",
+      "quasi_1",
+      "quasi_2",
+      "quasi_3",
       "value",
       system.main."/"(
-        "n",
+        "row_count",
         CASE
-          WHEN system.main.sum("n") OVER (PARTITION BY "q0", "q1", "q2", "q3") = 0
+          WHEN system.main.sum("row_count") OVER (PARTITION BY "quasi_0", "quasi_1", "quasi_2", "quasi_3") = 0
           THEN NULL
-          ELSE system.main.sum("n") OVER (PARTITION BY "q0", "q1", "q2", "q3")
+          ELSE system.main.sum("row_count") OVER (PARTITION BY "quasi_0", "quasi_1", "quasi_2", "quasi_3")
         END
       ) AS "p"
     FROM (
       SELECT
-        "q0",
-        "q1",
-        "q2",
-        "q3",
+        "quasi_0",
+        "quasi_1",
+        "quasi_2",
+        "quasi_3",
         "value",
-        CAST(system.main.count(*) AS DOUBLE) AS "n"
+        CAST(system.main.count(*) AS DOUBLE) AS "row_count"
       FROM (
         SELECT
-          "zip" AS "q0",
-          "age" AS "q1",
-          "born" AS "q2",
-          "sex" AS "q3",
+          "zip" AS "quasi_0",
+          "age" AS "quasi_1",
+          "born" AS "quasi_2",
+          "sex" AS "quasi_3",
           "diagnosis" AS "value"
         FROM "shared"."patients"
       ) AS "r"
       GROUP BY
-        "q0",
-        "q1",
-        "q2",
-        "q3",
+        "quasi_0",
+        "quasi_1",
+        "quasi_2",
+        "quasi_3",
         "value"
     ) AS "c"
   ) AS "c"
@@ -328,18 +336,18 @@ FROM (
     SELECT
       "value",
       system.main."/"(
-        "n",
+        "row_count",
         CASE
-          WHEN system.main.sum("n") OVER () = 0
+          WHEN system.main.sum("row_count") OVER () = 0
           THEN NULL
-          ELSE system.main.sum("n") OVER ()
+          ELSE system.main.sum("row_count") OVER ()
         END
       ) AS "q",
       system.main.count(*) OVER () AS "values"
     FROM (
       SELECT
         "value",
-        CAST(system.main.count(*) AS DOUBLE) AS "n"
+        CAST(system.main.count(*) AS DOUBLE) AS "row_count"
       FROM (
         SELECT
           "diagnosis" AS "value"
@@ -352,67 +360,67 @@ FROM (
     ON "c"."value" IS NOT DISTINCT FROM "s"."value"
 ) AS "v"
 GROUP BY
-  "q0",
-  "q1",
-  "q2",
-  "q3"
+  "quasi_0",
+  "quasi_1",
+  "quasi_2",
+  "quasi_3"
 HAVING
   system.main.sum(CASE WHEN "p" > "q" THEN system.main."-"("p", "q") ELSE CAST(0 AS DOUBLE) END) > 0.30000000000099997;
 -- 1-disclosure privacy of diagnosis
 SELECT
-  "q0" AS "zip",
-  "q1" AS "age",
-  "q2" AS "born",
-  "q3" AS "sex",
+  "quasi_0" AS "zip",
+  "quasi_1" AS "age",
+  "quasi_2" AS "born",
+  "quasi_3" AS "sex",
   system.main.max(
     system.main.abs(system.main.ln(system.main."/"("p", CASE WHEN "q" = 0 THEN NULL ELSE "q" END)))
   ) AS "figure"
 FROM (
   SELECT
-    "c"."q0",
-    "c"."q1",
-    "c"."q2",
-    "c"."q3",
+    "c"."quasi_0",
+    "c"."quasi_1",
+    "c"."quasi_2",
+    "c"."quasi_3",
     "c"."p",
     "s"."q",
     "s"."values"
   FROM (
     SELECT
-      "q0",
-      "q1",
-      "q2",
-      "q3",
+      "quasi_0",
+      "quasi_1",
+      "quasi_2",
+      "quasi_3",
       "value",
       system.main."/"(
-        "n",
+        "row_count",
         CASE
-          WHEN system.main.sum("n") OVER (PARTITION BY "q0", "q1", "q2", "q3") = 0
+          WHEN system.main.sum("row_count") OVER (PARTITION BY "quasi_0", "quasi_1", "quasi_2", "quasi_3") = 0
           THEN NULL
-          ELSE system.main.sum("n") OVER (PARTITION BY "q0", "q1", "q2", "q3")
+          ELSE system.main.sum("row_count") OVER (PARTITION BY "quasi_0", "quasi_1", "quasi_2", "quasi_3")
         END
       ) AS "p"
     FROM (
       SELECT
-        "q0",
-        "q1",
-        "q2",
-        "q3",
+        "quasi_0",
+        "quasi_1",
+        "quasi_2",
+        "quasi_3",
         "value",
-        CAST(system.main.count(*) AS DOUBLE) AS "n"
+        CAST(system.main.count(*) AS DOUBLE) AS "row_count"
       FROM (
         SELECT
-          "zip" AS "q0",
-          "age" AS "q1",
-          "born" AS "q2",
-          "sex" AS "q3",
+          "zip" AS "quasi_0",
+          "age" AS "quasi_1",
+          "born" AS "quasi_2",
+          "sex" AS "quasi_3",
           "diagnosis" AS "value"
         FROM "shared"."patients"
       ) AS "r"
       GROUP BY
-        "q0",
-        "q1",
-        "q2",
-        "q3",
+        "quasi_0",
+        "quasi_1",
+        "quasi_2",
+        "quasi_3",
         "value"
     ) AS "c"
   ) AS "c"
@@ -420,18 +428,18 @@ FROM (
     SELECT
       "value",
       system.main."/"(
-        "n",
+        "row_count",
         CASE
-          WHEN system.main.sum("n") OVER () = 0
+          WHEN system.main.sum("row_count") OVER () = 0
           THEN NULL
-          ELSE system.main.sum("n") OVER ()
+          ELSE system.main.sum("row_count") OVER ()
         END
       ) AS "q",
       system.main.count(*) OVER () AS "values"
     FROM (
       SELECT
         "value",
-        CAST(system.main.count(*) AS DOUBLE) AS "n"
+        CAST(system.main.count(*) AS DOUBLE) AS "row_count"
       FROM (
         SELECT
           "diagnosis" AS "value"
@@ -444,10 +452,10 @@ FROM (
     ON "c"."value" IS NOT DISTINCT FROM "s"."value"
 ) AS "v"
 GROUP BY
-  "q0",
-  "q1",
-  "q2",
-  "q3"
+  "quasi_0",
+  "quasi_1",
+  "quasi_2",
+  "quasi_3"
 HAVING
   system.main.count(*) < system.main.max("values")
   OR system.main.max(
@@ -455,10 +463,10 @@ HAVING
   ) > 1.000000000001;
 -- enhanced 2-likeness of diagnosis
 SELECT
-  "q0" AS "zip",
-  "q1" AS "age",
-  "q2" AS "born",
-  "q3" AS "sex",
+  "quasi_0" AS "zip",
+  "quasi_1" AS "age",
+  "quasi_2" AS "born",
+  "quasi_3" AS "sex",
   system.main.max(
     system.main."/"(
       system.main."/"("p", CASE WHEN "q" = 0 THEN NULL ELSE "q" END),
@@ -489,50 +497,50 @@ SELECT
   ) AS "figure"
 FROM (
   SELECT
-    "c"."q0",
-    "c"."q1",
-    "c"."q2",
-    "c"."q3",
+    "c"."quasi_0",
+    "c"."quasi_1",
+    "c"."quasi_2",
+    "c"."quasi_3",
     "c"."p",
     "s"."q",
     "s"."values"
   FROM (
     SELECT
-      "q0",
-      "q1",
-      "q2",
-      "q3",
+      "quasi_0",
+      "quasi_1",
+      "quasi_2",
+      "quasi_3",
       "value",
       system.main."/"(
-        "n",
+        "row_count",
         CASE
-          WHEN system.main.sum("n") OVER (PARTITION BY "q0", "q1", "q2", "q3") = 0
+          WHEN system.main.sum("row_count") OVER (PARTITION BY "quasi_0", "quasi_1", "quasi_2", "quasi_3") = 0
           THEN NULL
-          ELSE system.main.sum("n") OVER (PARTITION BY "q0", "q1", "q2", "q3")
+          ELSE system.main.sum("row_count") OVER (PARTITION BY "quasi_0", "quasi_1", "quasi_2", "quasi_3")
         END
       ) AS "p"
     FROM (
       SELECT
-        "q0",
-        "q1",
-        "q2",
-        "q3",
+        "quasi_0",
+        "quasi_1",
+        "quasi_2",
+        "quasi_3",
         "value",
-        CAST(system.main.count(*) AS DOUBLE) AS "n"
+        CAST(system.main.count(*) AS DOUBLE) AS "row_count"
       FROM (
         SELECT
-          "zip" AS "q0",
-          "age" AS "q1",
-          "born" AS "q2",
-          "sex" AS "q3",
+          "zip" AS "quasi_0",
+          "age" AS "quasi_1",
+          "born" AS "quasi_2",
+          "sex" AS "quasi_3",
           "diagnosis" AS "value"
         FROM "shared"."patients"
       ) AS "r"
       GROUP BY
-        "q0",
-        "q1",
-        "q2",
-        "q3",
+        "quasi_0",
+        "quasi_1",
+        "quasi_2",
+        "quasi_3",
         "value"
     ) AS "c"
   ) AS "c"
@@ -540,18 +548,18 @@ FROM (
     SELECT
       "value",
       system.main."/"(
-        "n",
+        "row_count",
         CASE
-          WHEN system.main.sum("n") OVER () = 0
+          WHEN system.main.sum("row_count") OVER () = 0
           THEN NULL
-          ELSE system.main.sum("n") OVER ()
+          ELSE system.main.sum("row_count") OVER ()
         END
       ) AS "q",
       system.main.count(*) OVER () AS "values"
     FROM (
       SELECT
         "value",
-        CAST(system.main.count(*) AS DOUBLE) AS "n"
+        CAST(system.main.count(*) AS DOUBLE) AS "row_count"
       FROM (
         SELECT
           "diagnosis" AS "value"
@@ -564,10 +572,10 @@ FROM (
     ON "c"."value" IS NOT DISTINCT FROM "s"."value"
 ) AS "v"
 GROUP BY
-  "q0",
-  "q1",
-  "q2",
-  "q3"
+  "quasi_0",
+  "quasi_1",
+  "quasi_2",
+  "quasi_3"
 HAVING
   system.main.max(
     system.main."/"(
@@ -599,10 +607,10 @@ HAVING
   ) > 1.000000000001;
 -- basic 2-likeness of diagnosis
 SELECT
-  "q0" AS "zip",
-  "q1" AS "age",
-  "q2" AS "born",
-  "q3" AS "sex",
+  "quasi_0" AS "zip",
+  "quasi_1" AS "age",
+  "quasi_2" AS "born",
+  "quasi_3" AS "sex",
   system.main.max(
     system.main."/"(
       system.main."/"("p", CASE WHEN "q" = 0 THEN NULL ELSE "q" END),
@@ -619,50 +627,50 @@ SELECT
   ) AS "figure"
 FROM (
   SELECT
-    "c"."q0",
-    "c"."q1",
-    "c"."q2",
-    "c"."q3",
+    "c"."quasi_0",
+    "c"."quasi_1",
+    "c"."quasi_2",
+    "c"."quasi_3",
     "c"."p",
     "s"."q",
     "s"."values"
   FROM (
     SELECT
-      "q0",
-      "q1",
-      "q2",
-      "q3",
+      "quasi_0",
+      "quasi_1",
+      "quasi_2",
+      "quasi_3",
       "value",
       system.main."/"(
-        "n",
+        "row_count",
         CASE
-          WHEN system.main.sum("n") OVER (PARTITION BY "q0", "q1", "q2", "q3") = 0
+          WHEN system.main.sum("row_count") OVER (PARTITION BY "quasi_0", "quasi_1", "quasi_2", "quasi_3") = 0
           THEN NULL
-          ELSE system.main.sum("n") OVER (PARTITION BY "q0", "q1", "q2", "q3")
+          ELSE system.main.sum("row_count") OVER (PARTITION BY "quasi_0", "quasi_1", "quasi_2", "quasi_3")
         END
       ) AS "p"
     FROM (
       SELECT
-        "q0",
-        "q1",
-        "q2",
-        "q3",
+        "quasi_0",
+        "quasi_1",
+        "quasi_2",
+        "quasi_3",
         "value",
-        CAST(system.main.count(*) AS DOUBLE) AS "n"
+        CAST(system.main.count(*) AS DOUBLE) AS "row_count"
       FROM (
         SELECT
-          "zip" AS "q0",
-          "age" AS "q1",
-          "born" AS "q2",
-          "sex" AS "q3",
+          "zip" AS "quasi_0",
+          "age" AS "quasi_1",
+          "born" AS "quasi_2",
+          "sex" AS "quasi_3",
           "diagnosis" AS "value"
         FROM "shared"."patients"
       ) AS "r"
       GROUP BY
-        "q0",
-        "q1",
-        "q2",
-        "q3",
+        "quasi_0",
+        "quasi_1",
+        "quasi_2",
+        "quasi_3",
         "value"
     ) AS "c"
   ) AS "c"
@@ -670,18 +678,18 @@ FROM (
     SELECT
       "value",
       system.main."/"(
-        "n",
+        "row_count",
         CASE
-          WHEN system.main.sum("n") OVER () = 0
+          WHEN system.main.sum("row_count") OVER () = 0
           THEN NULL
-          ELSE system.main.sum("n") OVER ()
+          ELSE system.main.sum("row_count") OVER ()
         END
       ) AS "q",
       system.main.count(*) OVER () AS "values"
     FROM (
       SELECT
         "value",
-        CAST(system.main.count(*) AS DOUBLE) AS "n"
+        CAST(system.main.count(*) AS DOUBLE) AS "row_count"
       FROM (
         SELECT
           "diagnosis" AS "value"
@@ -694,10 +702,10 @@ FROM (
     ON "c"."value" IS NOT DISTINCT FROM "s"."value"
 ) AS "v"
 GROUP BY
-  "q0",
-  "q1",
-  "q2",
-  "q3"
+  "quasi_0",
+  "quasi_1",
+  "quasi_2",
+  "quasi_3"
 HAVING
   system.main.max(
     system.main."/"(
@@ -715,47 +723,55 @@ HAVING
   ) > 1.000000000001;
 -- share of at most 0.5 of each diagnosis
 SELECT
-  "q0" AS "zip",
-  "q1" AS "age",
-  "q2" AS "born",
-  "q3" AS "sex",
+  "quasi_0" AS "zip",
+  "quasi_1" AS "age",
+  "quasi_2" AS "born",
+  "quasi_3" AS "sex",
   system.main."/"(
-    system.main.max("n"),
-    CASE WHEN system.main.sum("n") = 0 THEN NULL ELSE system.main.sum("n") END
+    system.main.max("row_count"),
+    CASE
+      WHEN system.main.sum("row_count") = 0
+      THEN NULL
+      ELSE system.main.sum("row_count")
+    END
   ) AS "figure"
 FROM (
   SELECT
-    "q0",
-    "q1",
-    "q2",
-    "q3",
+    "quasi_0",
+    "quasi_1",
+    "quasi_2",
+    "quasi_3",
     "value",
-    CAST(system.main.count(*) AS DOUBLE) AS "n"
+    CAST(system.main.count(*) AS DOUBLE) AS "row_count"
   FROM (
     SELECT
-      "zip" AS "q0",
-      "age" AS "q1",
-      "born" AS "q2",
-      "sex" AS "q3",
+      "zip" AS "quasi_0",
+      "age" AS "quasi_1",
+      "born" AS "quasi_2",
+      "sex" AS "quasi_3",
       "diagnosis" AS "value"
     FROM "shared"."patients"
   ) AS "r"
   GROUP BY
-    "q0",
-    "q1",
-    "q2",
-    "q3",
+    "quasi_0",
+    "quasi_1",
+    "quasi_2",
+    "quasi_3",
     "value"
 ) AS "v"
 GROUP BY
-  "q0",
-  "q1",
-  "q2",
-  "q3"
+  "quasi_0",
+  "quasi_1",
+  "quasi_2",
+  "quasi_3"
 HAVING
   system.main."/"(
-    system.main.max("n"),
-    CASE WHEN system.main.sum("n") = 0 THEN NULL ELSE system.main.sum("n") END
+    system.main.max("row_count"),
+    CASE
+      WHEN system.main.sum("row_count") = 0
+      THEN NULL
+      ELSE system.main.sum("row_count")
+    END
   ) > 0.500000000001;
 -- 20-anonymity of zip
 SELECT
@@ -770,11 +786,15 @@ HAVING
 SELECT
   system.main."/"(
     system.main.count(*),
-    CASE WHEN system.main.sum("n") = 0 THEN NULL ELSE system.main.sum("n") END
+    CASE
+      WHEN system.main.sum("row_count") = 0
+      THEN NULL
+      ELSE system.main.sum("row_count")
+    END
   ) AS "figure"
 FROM (
   SELECT
-    system.main.count(*) AS "n"
+    system.main.count(*) AS "row_count"
   FROM "shared"."patients"
   GROUP BY
     "zip",
@@ -785,17 +805,25 @@ FROM (
 HAVING
   system.main."/"(
     system.main.count(*),
-    CASE WHEN system.main.sum("n") = 0 THEN NULL ELSE system.main.sum("n") END
+    CASE
+      WHEN system.main.sum("row_count") = 0
+      THEN NULL
+      ELSE system.main.sum("row_count")
+    END
   ) > 0.20000000000100002;
 -- sample uniqueness of at most 0.01
 SELECT
   system.main."/"(
-    system.main.sum(CASE WHEN "n" = 1 THEN 1 ELSE 0 END),
-    CASE WHEN system.main.sum("n") = 0 THEN NULL ELSE system.main.sum("n") END
+    system.main.sum(CASE WHEN "row_count" = 1 THEN 1 ELSE 0 END),
+    CASE
+      WHEN system.main.sum("row_count") = 0
+      THEN NULL
+      ELSE system.main.sum("row_count")
+    END
   ) AS "figure"
 FROM (
   SELECT
-    system.main.count(*) AS "n"
+    system.main.count(*) AS "row_count"
   FROM "shared"."patients"
   GROUP BY
     "zip",
@@ -805,8 +833,12 @@ FROM (
 ) AS "classes"
 HAVING
   system.main."/"(
-    system.main.sum(CASE WHEN "n" = 1 THEN 1 ELSE 0 END),
-    CASE WHEN system.main.sum("n") = 0 THEN NULL ELSE system.main.sum("n") END
+    system.main.sum(CASE WHEN "row_count" = 1 THEN 1 ELSE 0 END),
+    CASE
+      WHEN system.main.sum("row_count") = 0
+      THEN NULL
+      ELSE system.main.sum("row_count")
+    END
   ) > 0.010000000001;
 -- the rows in which the release and the statement differ
 SELECT
@@ -881,12 +913,12 @@ HAVING
   system.main.sum("in_statement") <> system.main.sum("in_release");
 -- the classes
 SELECT
-  COALESCE(CAST(system.main.sum("n") AS BIGINT), 0) AS "released_rows",
+  COALESCE(CAST(system.main.sum("row_count") AS BIGINT), 0) AS "released_rows",
   system.main.count(*) AS "classes",
-  COALESCE(system.main.min("n"), 0) AS "smallest_class"
+  COALESCE(system.main.min("row_count"), 0) AS "smallest_class"
 FROM (
   SELECT
-    system.main.count(*) AS "n"
+    system.main.count(*) AS "row_count"
   FROM "shared"."patients"
   GROUP BY
     "zip",
@@ -1062,12 +1094,12 @@ HAVING
   system.main.sum("in_statement") <> system.main.sum("in_release");
 -- the classes
 SELECT
-  COALESCE(CAST(system.main.sum("n") AS BIGINT), 0) AS "released_rows",
+  COALESCE(CAST(system.main.sum("row_count") AS BIGINT), 0) AS "released_rows",
   system.main.count(*) AS "classes",
-  COALESCE(system.main.min("n"), 0) AS "smallest_class"
+  COALESCE(system.main.min("row_count"), 0) AS "smallest_class"
 FROM (
   SELECT
-    system.main.count(*) AS "n"
+    system.main.count(*) AS "row_count"
   FROM "shared"."patients"
   GROUP BY
     "zip",

@@ -116,123 +116,123 @@ HAVING
   );
 -- distinct 2-diversity of diagnosis
 SELECT
-  "q0" AS "zip",
-  "q1" AS "age",
-  "q2" AS "born",
-  "q3" AS "sex",
+  "quasi_0" AS "zip",
+  "quasi_1" AS "age",
+  "quasi_2" AS "born",
+  "quasi_3" AS "sex",
   pg_catalog.COUNT(*) AS "figure"
 FROM (
   SELECT
-    "q0",
-    "q1",
-    "q2",
-    "q3",
+    "quasi_0",
+    "quasi_1",
+    "quasi_2",
+    "quasi_3",
     "value",
-    CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
+    CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "row_count"
   FROM (
     SELECT
-      "zip" AS "q0",
-      "age" AS "q1",
-      "born" AS "q2",
-      "sex" AS "q3",
+      "zip" AS "quasi_0",
+      "age" AS "quasi_1",
+      "born" AS "quasi_2",
+      "sex" AS "quasi_3",
       "diagnosis" AS "value"
     FROM "shared"."patients"
   ) AS "r"
   GROUP BY
-    "q0",
-    "q1",
-    "q2",
-    "q3",
+    "quasi_0",
+    "quasi_1",
+    "quasi_2",
+    "quasi_3",
     "value"
 ) AS "v"
 GROUP BY
-  "q0",
-  "q1",
-  "q2",
-  "q3"
+  "quasi_0",
+  "quasi_1",
+  "quasi_2",
+  "quasi_3"
 HAVING
   (
     pg_catalog.COUNT(*) OPERATOR(pg_catalog.<) 2
   );
 -- entropy 1.5-diversity of diagnosis
 SELECT
-  "q0" AS "zip",
-  "q1" AS "age",
-  "q2" AS "born",
-  "q3" AS "sex",
+  "quasi_0" AS "zip",
+  "quasi_1" AS "age",
+  "quasi_2" AS "born",
+  "quasi_3" AS "sex",
   (
-    pg_catalog.LN(pg_catalog.SUM("n")) OPERATOR(pg_catalog.-) (
+    pg_catalog.LN(pg_catalog.SUM("row_count")) OPERATOR(pg_catalog.-) (
       pg_catalog.SUM((
-        "n" OPERATOR(pg_catalog.*) pg_catalog.LN("n")
+        "row_count" OPERATOR(pg_catalog.*) pg_catalog.LN("row_count")
       )) OPERATOR(pg_catalog./) CAST(CASE
         WHEN (
-          pg_catalog.SUM("n") OPERATOR(pg_catalog.=) 0
+          pg_catalog.SUM("row_count") OPERATOR(pg_catalog.=) 0
         )
         THEN NULL
-        ELSE pg_catalog.SUM("n")
+        ELSE pg_catalog.SUM("row_count")
       END AS DOUBLE PRECISION)
     )
   ) AS "figure"
 FROM (
   SELECT
-    "q0",
-    "q1",
-    "q2",
-    "q3",
+    "quasi_0",
+    "quasi_1",
+    "quasi_2",
+    "quasi_3",
     "value",
-    CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
+    CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "row_count"
   FROM (
     SELECT
-      "zip" AS "q0",
-      "age" AS "q1",
-      "born" AS "q2",
-      "sex" AS "q3",
+      "zip" AS "quasi_0",
+      "age" AS "quasi_1",
+      "born" AS "quasi_2",
+      "sex" AS "quasi_3",
       "diagnosis" AS "value"
     FROM "shared"."patients"
   ) AS "r"
   GROUP BY
-    "q0",
-    "q1",
-    "q2",
-    "q3",
+    "quasi_0",
+    "quasi_1",
+    "quasi_2",
+    "quasi_3",
     "value"
 ) AS "v"
 GROUP BY
-  "q0",
-  "q1",
-  "q2",
-  "q3"
+  "quasi_0",
+  "quasi_1",
+  "quasi_2",
+  "quasi_3"
 HAVING
   (
     (
-      pg_catalog.LN(pg_catalog.SUM("n")) OPERATOR(pg_catalog.-) (
+      pg_catalog.LN(pg_catalog.SUM("row_count")) OPERATOR(pg_catalog.-) (
         pg_catalog.SUM((
-          "n" OPERATOR(pg_catalog.*) pg_catalog.LN("n")
+          "row_count" OPERATOR(pg_catalog.*) pg_catalog.LN("row_count")
         )) OPERATOR(pg_catalog./) CAST(CASE
           WHEN (
-            pg_catalog.SUM("n") OPERATOR(pg_catalog.=) 0
+            pg_catalog.SUM("row_count") OPERATOR(pg_catalog.=) 0
           )
           THEN NULL
-          ELSE pg_catalog.SUM("n")
+          ELSE pg_catalog.SUM("row_count")
         END AS DOUBLE PRECISION)
       )
     ) OPERATOR(pg_catalog.<) CAST(0.4054651081071644 AS DOUBLE PRECISION)
   );
 -- recursive (3, 2)-diversity of diagnosis
 SELECT
-  "q0" AS "zip",
-  "q1" AS "age",
-  "q2" AS "born",
-  "q3" AS "sex",
+  "quasi_0" AS "zip",
+  "quasi_1" AS "age",
+  "quasi_2" AS "born",
+  "quasi_3" AS "sex",
   (
-    CAST(pg_catalog.MAX("n") AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+    CAST(pg_catalog.MAX("row_count") AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
       WHEN (
         pg_catalog.SUM(
           CASE
             WHEN (
               "place" OPERATOR(pg_catalog.>=) 2
             )
-            THEN "n"
+            THEN "row_count"
             ELSE CAST(0 AS DOUBLE PRECISION)
           END
         ) OPERATOR(pg_catalog.=) 0
@@ -243,7 +243,7 @@ SELECT
           WHEN (
             "place" OPERATOR(pg_catalog.>=) 2
           )
-          THEN "n"
+          THEN "row_count"
           ELSE CAST(0 AS DOUBLE PRECISION)
         END
       )
@@ -251,55 +251,58 @@ SELECT
   ) AS "figure"
 FROM (
   SELECT
-    "q0",
-    "q1",
-    "q2",
-    "q3",
-    "n",
-    pg_catalog.ROW_NUMBER() OVER (PARTITION BY "q0", "q1", "q2", "q3" ORDER BY "n" DESC NULLS LAST) AS "place"
+    "quasi_0",
+    "quasi_1",
+    "quasi_2",
+    "quasi_3",
+    "row_count",
+    pg_catalog.ROW_NUMBER() OVER (
+      PARTITION BY "quasi_0", "quasi_1", "quasi_2", "quasi_3"
+      ORDER BY "row_count" DESC NULLS LAST
+    ) AS "place"
   FROM (
     SELECT
-      "q0",
-      "q1",
-      "q2",
-      "q3",
+      "quasi_0",
+      "quasi_1",
+      "quasi_2",
+      "quasi_3",
       "value",
-      CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
+      CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "row_count"
     FROM (
       SELECT
-        "zip" AS "q0",
-        "age" AS "q1",
-        "born" AS "q2",
-        "sex" AS "q3",
+        "zip" AS "quasi_0",
+        "age" AS "quasi_1",
+        "born" AS "quasi_2",
+        "sex" AS "quasi_3",
         "diagnosis" AS "value"
       FROM "shared"."patients"
     ) AS "r"
     GROUP BY
-      "q0",
-      "q1",
-      "q2",
-      "q3",
+      "quasi_0",
+      "quasi_1",
+      "quasi_2",
+      "quasi_3",
       "value"
   ) AS "c"
 ) AS "v"
 GROUP BY
-  "q0",
-  "q1",
-  "q2",
-  "q3"
+  "quasi_0",
+  "quasi_1",
+  "quasi_2",
+  "quasi_3"
 HAVING
   NOT COALESCE(
     (
       (
         (
-          CAST(pg_catalog.MAX("n") AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+          CAST(pg_catalog.MAX("row_count") AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
             WHEN (
               pg_catalog.SUM(
                 CASE
                   WHEN (
                     "place" OPERATOR(pg_catalog.>=) 2
                   )
-                  THEN "n"
+                  THEN "row_count"
                   ELSE CAST(0 AS DOUBLE PRECISION)
                 END
               ) OPERATOR(pg_catalog.=) 0
@@ -310,7 +313,7 @@ HAVING
                 WHEN (
                   "place" OPERATOR(pg_catalog.>=) 2
                 )
-                THEN "n"
+                THEN "row_count"
                 ELSE CAST(0 AS DOUBLE PRECISION)
               END
             )
@@ -322,55 +325,55 @@ HAVING
   );
 -- joint distinct 2-diversity of diagnosis
 SELECT
-  "q0" AS "zip",
-  "q1" AS "age",
-  "q2" AS "born",
-  "q3" AS "sex",
-  "q4" AS "ward",
+  "quasi_0" AS "zip",
+  "quasi_1" AS "age",
+  "quasi_2" AS "born",
+  "quasi_3" AS "sex",
+  "quasi_4" AS "ward",
   pg_catalog.COUNT(*) AS "figure"
 FROM (
   SELECT
-    "q0",
-    "q1",
-    "q2",
-    "q3",
-    "q4",
+    "quasi_0",
+    "quasi_1",
+    "quasi_2",
+    "quasi_3",
+    "quasi_4",
     "value",
-    CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
+    CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "row_count"
   FROM (
     SELECT
-      "zip" AS "q0",
-      "age" AS "q1",
-      "born" AS "q2",
-      "sex" AS "q3",
-      "ward" AS "q4",
+      "zip" AS "quasi_0",
+      "age" AS "quasi_1",
+      "born" AS "quasi_2",
+      "sex" AS "quasi_3",
+      "ward" AS "quasi_4",
       "diagnosis" AS "value"
     FROM "shared"."patients"
   ) AS "r"
   GROUP BY
-    "q0",
-    "q1",
-    "q2",
-    "q3",
-    "q4",
+    "quasi_0",
+    "quasi_1",
+    "quasi_2",
+    "quasi_3",
+    "quasi_4",
     "value"
 ) AS "v"
 GROUP BY
-  "q0",
-  "q1",
-  "q2",
-  "q3",
-  "q4"
+  "quasi_0",
+  "quasi_1",
+  "quasi_2",
+  "quasi_3",
+  "quasi_4"
 HAVING
   (
     pg_catalog.COUNT(*) OPERATOR(pg_catalog.<) 2
   );
 -- equal 0.3-closeness of diagnosis
 SELECT
-  "q0" AS "zip",
-  "q1" AS "age",
-  "q2" AS "born",
-  "q3" AS "sex",
+  "quasi_0" AS "zip",
+  "quasi_1" AS "age",
+  "quasi_2" AS "born",
+  "quasi_3" AS "sex",
   pg_catalog.SUM(
     CASE
       WHEN (
@@ -384,51 +387,51 @@ SELECT
   ) AS "figure"
 FROM (
   SELECT
-    "c"."q0",
-    "c"."q1",
-    "c"."q2",
-    "c"."q3",
+    "c"."quasi_0",
+    "c"."quasi_1",
+    "c"."quasi_2",
+    "c"."quasi_3",
     "c"."p",
     "s"."q",
     "s"."values"
   FROM (
     SELECT
-      "q0",
-      "q1",
-      "q2",
-      "q3",
+      "quasi_0",
+      "quasi_1",
+      "quasi_2",
+      "quasi_3",
       "value",
       (
-        CAST("n" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+        CAST("row_count" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
           WHEN (
-            pg_catalog.SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3") OPERATOR(pg_catalog.=) 0
+            pg_catalog.SUM("row_count") OVER (PARTITION BY "quasi_0", "quasi_1", "quasi_2", "quasi_3") OPERATOR(pg_catalog.=) 0
           )
           THEN NULL
-          ELSE pg_catalog.SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3")
+          ELSE pg_catalog.SUM("row_count") OVER (PARTITION BY "quasi_0", "quasi_1", "quasi_2", "quasi_3")
         END AS DOUBLE PRECISION)
       ) AS "p"
     FROM (
       SELECT
-        "q0",
-        "q1",
-        "q2",
-        "q3",
+        "quasi_0",
+        "quasi_1",
+        "quasi_2",
+        "quasi_3",
         "value",
-        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
+        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "row_count"
       FROM (
         SELECT
-          "zip" AS "q0",
-          "age" AS "q1",
-          "born" AS "q2",
-          "sex" AS "q3",
+          "zip" AS "quasi_0",
+          "age" AS "quasi_1",
+          "born" AS "quasi_2",
+          "sex" AS "quasi_3",
           "diagnosis" AS "value"
         FROM "shared"."patients"
       ) AS "r"
       GROUP BY
-        "q0",
-        "q1",
-        "q2",
-        "q3",
+        "quasi_0",
+        "quasi_1",
+        "quasi_2",
+        "quasi_3",
         "value"
     ) AS "c"
   ) AS "c"
@@ -436,19 +439,19 @@ FROM (
     SELECT
       "value",
       (
-        CAST("n" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+        CAST("row_count" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
           WHEN (
-            pg_catalog.SUM("n") OVER () OPERATOR(pg_catalog.=) 0
+            pg_catalog.SUM("row_count") OVER () OPERATOR(pg_catalog.=) 0
           )
           THEN NULL
-          ELSE pg_catalog.SUM("n") OVER ()
+          ELSE pg_catalog.SUM("row_count") OVER ()
         END AS DOUBLE PRECISION)
       ) AS "q",
       pg_catalog.COUNT(*) OVER () AS "values"
     FROM (
       SELECT
         "value",
-        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
+        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "row_count"
       FROM (
         SELECT
           "diagnosis" AS "value"
@@ -468,10 +471,10 @@ FROM (
     )
 ) AS "v"
 GROUP BY
-  "q0",
-  "q1",
-  "q2",
-  "q3"
+  "quasi_0",
+  "quasi_1",
+  "quasi_2",
+  "quasi_3"
 HAVING
   (
     pg_catalog.SUM(
@@ -488,10 +491,10 @@ HAVING
   );
 -- 1-disclosure privacy of diagnosis
 SELECT
-  "q0" AS "zip",
-  "q1" AS "age",
-  "q2" AS "born",
-  "q3" AS "sex",
+  "quasi_0" AS "zip",
+  "quasi_1" AS "age",
+  "quasi_2" AS "born",
+  "quasi_3" AS "sex",
   pg_catalog.MAX(
     pg_catalog.ABS(
       pg_catalog.LN(
@@ -505,51 +508,51 @@ SELECT
   ) AS "figure"
 FROM (
   SELECT
-    "c"."q0",
-    "c"."q1",
-    "c"."q2",
-    "c"."q3",
+    "c"."quasi_0",
+    "c"."quasi_1",
+    "c"."quasi_2",
+    "c"."quasi_3",
     "c"."p",
     "s"."q",
     "s"."values"
   FROM (
     SELECT
-      "q0",
-      "q1",
-      "q2",
-      "q3",
+      "quasi_0",
+      "quasi_1",
+      "quasi_2",
+      "quasi_3",
       "value",
       (
-        CAST("n" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+        CAST("row_count" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
           WHEN (
-            pg_catalog.SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3") OPERATOR(pg_catalog.=) 0
+            pg_catalog.SUM("row_count") OVER (PARTITION BY "quasi_0", "quasi_1", "quasi_2", "quasi_3") OPERATOR(pg_catalog.=) 0
           )
           THEN NULL
-          ELSE pg_catalog.SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3")
+          ELSE pg_catalog.SUM("row_count") OVER (PARTITION BY "quasi_0", "quasi_1", "quasi_2", "quasi_3")
         END AS DOUBLE PRECISION)
       ) AS "p"
     FROM (
       SELECT
-        "q0",
-        "q1",
-        "q2",
-        "q3",
+        "quasi_0",
+        "quasi_1",
+        "quasi_2",
+        "quasi_3",
         "value",
-        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
+        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "row_count"
       FROM (
         SELECT
-          "zip" AS "q0",
-          "age" AS "q1",
-          "born" AS "q2",
-          "sex" AS "q3",
+          "zip" AS "quasi_0",
+          "age" AS "quasi_1",
+          "born" AS "quasi_2",
+          "sex" AS "quasi_3",
           "diagnosis" AS "value"
         FROM "shared"."patients"
       ) AS "r"
       GROUP BY
-        "q0",
-        "q1",
-        "q2",
-        "q3",
+        "quasi_0",
+        "quasi_1",
+        "quasi_2",
+        "quasi_3",
         "value"
     ) AS "c"
   ) AS "c"
@@ -557,19 +560,19 @@ FROM (
     SELECT
       "value",
       (
-        CAST("n" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+        CAST("row_count" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
           WHEN (
-            pg_catalog.SUM("n") OVER () OPERATOR(pg_catalog.=) 0
+            pg_catalog.SUM("row_count") OVER () OPERATOR(pg_catalog.=) 0
           )
           THEN NULL
-          ELSE pg_catalog.SUM("n") OVER ()
+          ELSE pg_catalog.SUM("row_count") OVER ()
         END AS DOUBLE PRECISION)
       ) AS "q",
       pg_catalog.COUNT(*) OVER () AS "values"
     FROM (
       SELECT
         "value",
-        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
+        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "row_count"
       FROM (
         SELECT
           "diagnosis" AS "value"
@@ -589,10 +592,10 @@ FROM (
     )
 ) AS "v"
 GROUP BY
-  "q0",
-  "q1",
-  "q2",
-  "q3"
+  "quasi_0",
+  "quasi_1",
+  "quasi_2",
+  "quasi_3"
 HAVING
   (
     pg_catalog.COUNT(*) OPERATOR(pg_catalog.<) pg_catalog.MAX("values")
@@ -612,10 +615,10 @@ HAVING
   );
 -- enhanced 2-likeness of diagnosis
 SELECT
-  "q0" AS "zip",
-  "q1" AS "age",
-  "q2" AS "born",
-  "q3" AS "sex",
+  "quasi_0" AS "zip",
+  "quasi_1" AS "age",
+  "quasi_2" AS "born",
+  "quasi_3" AS "sex",
   pg_catalog.MAX(
     (
       (
@@ -661,51 +664,51 @@ SELECT
   ) AS "figure"
 FROM (
   SELECT
-    "c"."q0",
-    "c"."q1",
-    "c"."q2",
-    "c"."q3",
+    "c"."quasi_0",
+    "c"."quasi_1",
+    "c"."quasi_2",
+    "c"."quasi_3",
     "c"."p",
     "s"."q",
     "s"."values"
   FROM (
     SELECT
-      "q0",
-      "q1",
-      "q2",
-      "q3",
+      "quasi_0",
+      "quasi_1",
+      "quasi_2",
+      "quasi_3",
       "value",
       (
-        CAST("n" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+        CAST("row_count" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
           WHEN (
-            pg_catalog.SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3") OPERATOR(pg_catalog.=) 0
+            pg_catalog.SUM("row_count") OVER (PARTITION BY "quasi_0", "quasi_1", "quasi_2", "quasi_3") OPERATOR(pg_catalog.=) 0
           )
           THEN NULL
-          ELSE pg_catalog.SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3")
+          ELSE pg_catalog.SUM("row_count") OVER (PARTITION BY "quasi_0", "quasi_1", "quasi_2", "quasi_3")
         END AS DOUBLE PRECISION)
       ) AS "p"
     FROM (
       SELECT
-        "q0",
-        "q1",
-        "q2",
-        "q3",
+        "quasi_0",
+        "quasi_1",
+        "quasi_2",
+        "quasi_3",
         "value",
-        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
+        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "row_count"
       FROM (
         SELECT
-          "zip" AS "q0",
-          "age" AS "q1",
-          "born" AS "q2",
-          "sex" AS "q3",
+          "zip" AS "quasi_0",
+          "age" AS "quasi_1",
+          "born" AS "quasi_2",
+          "sex" AS "quasi_3",
           "diagnosis" AS "value"
         FROM "shared"."patients"
       ) AS "r"
       GROUP BY
-        "q0",
-        "q1",
-        "q2",
-        "q3",
+        "quasi_0",
+        "quasi_1",
+        "quasi_2",
+        "quasi_3",
         "value"
     ) AS "c"
   ) AS "c"
@@ -713,19 +716,19 @@ FROM (
     SELECT
       "value",
       (
-        CAST("n" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+        CAST("row_count" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
           WHEN (
-            pg_catalog.SUM("n") OVER () OPERATOR(pg_catalog.=) 0
+            pg_catalog.SUM("row_count") OVER () OPERATOR(pg_catalog.=) 0
           )
           THEN NULL
-          ELSE pg_catalog.SUM("n") OVER ()
+          ELSE pg_catalog.SUM("row_count") OVER ()
         END AS DOUBLE PRECISION)
       ) AS "q",
       pg_catalog.COUNT(*) OVER () AS "values"
     FROM (
       SELECT
         "value",
-        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
+        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "row_count"
       FROM (
         SELECT
           "diagnosis" AS "value"
@@ -745,10 +748,10 @@ FROM (
     )
 ) AS "v"
 GROUP BY
-  "q0",
-  "q1",
-  "q2",
-  "q3"
+  "quasi_0",
+  "quasi_1",
+  "quasi_2",
+  "quasi_3"
 HAVING
   (
     pg_catalog.MAX(
@@ -797,10 +800,10 @@ HAVING
   );
 -- basic 2-likeness of diagnosis
 SELECT
-  "q0" AS "zip",
-  "q1" AS "age",
-  "q2" AS "born",
-  "q3" AS "sex",
+  "quasi_0" AS "zip",
+  "quasi_1" AS "age",
+  "quasi_2" AS "born",
+  "quasi_3" AS "sex",
   pg_catalog.MAX(
     (
       (
@@ -826,51 +829,51 @@ SELECT
   ) AS "figure"
 FROM (
   SELECT
-    "c"."q0",
-    "c"."q1",
-    "c"."q2",
-    "c"."q3",
+    "c"."quasi_0",
+    "c"."quasi_1",
+    "c"."quasi_2",
+    "c"."quasi_3",
     "c"."p",
     "s"."q",
     "s"."values"
   FROM (
     SELECT
-      "q0",
-      "q1",
-      "q2",
-      "q3",
+      "quasi_0",
+      "quasi_1",
+      "quasi_2",
+      "quasi_3",
       "value",
       (
-        CAST("n" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+        CAST("row_count" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
           WHEN (
-            pg_catalog.SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3") OPERATOR(pg_catalog.=) 0
+            pg_catalog.SUM("row_count") OVER (PARTITION BY "quasi_0", "quasi_1", "quasi_2", "quasi_3") OPERATOR(pg_catalog.=) 0
           )
           THEN NULL
-          ELSE pg_catalog.SUM("n") OVER (PARTITION BY "q0", "q1", "q2", "q3")
+          ELSE pg_catalog.SUM("row_count") OVER (PARTITION BY "quasi_0", "quasi_1", "quasi_2", "quasi_3")
         END AS DOUBLE PRECISION)
       ) AS "p"
     FROM (
       SELECT
-        "q0",
-        "q1",
-        "q2",
-        "q3",
+        "quasi_0",
+        "quasi_1",
+        "quasi_2",
+        "quasi_3",
         "value",
-        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
+        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "row_count"
       FROM (
         SELECT
-          "zip" AS "q0",
-          "age" AS "q1",
-          "born" AS "q2",
-          "sex" AS "q3",
+          "zip" AS "quasi_0",
+          "age" AS "quasi_1",
+          "born" AS "quasi_2",
+          "sex" AS "quasi_3",
           "diagnosis" AS "value"
         FROM "shared"."patients"
       ) AS "r"
       GROUP BY
-        "q0",
-        "q1",
-        "q2",
-        "q3",
+        "quasi_0",
+        "quasi_1",
+        "quasi_2",
+        "quasi_3",
         "value"
     ) AS "c"
   ) AS "c"
@@ -878,19 +881,19 @@ FROM (
     SELECT
       "value",
       (
-        CAST("n" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+        CAST("row_count" AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
           WHEN (
-            pg_catalog.SUM("n") OVER () OPERATOR(pg_catalog.=) 0
+            pg_catalog.SUM("row_count") OVER () OPERATOR(pg_catalog.=) 0
           )
           THEN NULL
-          ELSE pg_catalog.SUM("n") OVER ()
+          ELSE pg_catalog.SUM("row_count") OVER ()
         END AS DOUBLE PRECISION)
       ) AS "q",
       pg_catalog.COUNT(*) OVER () AS "values"
     FROM (
       SELECT
         "value",
-        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
+        CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "row_count"
       FROM (
         SELECT
           "diagnosis" AS "value"
@@ -910,10 +913,10 @@ FROM (
     )
 ) AS "v"
 GROUP BY
-  "q0",
-  "q1",
-  "q2",
-  "q3"
+  "quasi_0",
+  "quasi_1",
+  "quasi_2",
+  "quasi_3"
 HAVING
   (
     pg_catalog.MAX(
@@ -942,57 +945,57 @@ HAVING
   );
 -- share of at most 0.5 of each diagnosis
 SELECT
-  "q0" AS "zip",
-  "q1" AS "age",
-  "q2" AS "born",
-  "q3" AS "sex",
+  "quasi_0" AS "zip",
+  "quasi_1" AS "age",
+  "quasi_2" AS "born",
+  "quasi_3" AS "sex",
   (
-    CAST(pg_catalog.MAX("n") AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+    CAST(pg_catalog.MAX("row_count") AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
       WHEN (
-        pg_catalog.SUM("n") OPERATOR(pg_catalog.=) 0
+        pg_catalog.SUM("row_count") OPERATOR(pg_catalog.=) 0
       )
       THEN NULL
-      ELSE pg_catalog.SUM("n")
+      ELSE pg_catalog.SUM("row_count")
     END AS DOUBLE PRECISION)
   ) AS "figure"
 FROM (
   SELECT
-    "q0",
-    "q1",
-    "q2",
-    "q3",
+    "quasi_0",
+    "quasi_1",
+    "quasi_2",
+    "quasi_3",
     "value",
-    CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "n"
+    CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) AS "row_count"
   FROM (
     SELECT
-      "zip" AS "q0",
-      "age" AS "q1",
-      "born" AS "q2",
-      "sex" AS "q3",
+      "zip" AS "quasi_0",
+      "age" AS "quasi_1",
+      "born" AS "quasi_2",
+      "sex" AS "quasi_3",
       "diagnosis" AS "value"
     FROM "shared"."patients"
   ) AS "r"
   GROUP BY
-    "q0",
-    "q1",
-    "q2",
-    "q3",
+    "quasi_0",
+    "quasi_1",
+    "quasi_2",
+    "quasi_3",
     "value"
 ) AS "v"
 GROUP BY
-  "q0",
-  "q1",
-  "q2",
-  "q3"
+  "quasi_0",
+  "quasi_1",
+  "quasi_2",
+  "quasi_3"
 HAVING
   (
     (
-      CAST(pg_catalog.MAX("n") AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
+      CAST(pg_catalog.MAX("row_count") AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
         WHEN (
-          pg_catalog.SUM("n") OPERATOR(pg_catalog.=) 0
+          pg_catalog.SUM("row_count") OPERATOR(pg_catalog.=) 0
         )
         THEN NULL
-        ELSE pg_catalog.SUM("n")
+        ELSE pg_catalog.SUM("row_count")
       END AS DOUBLE PRECISION)
     ) OPERATOR(pg_catalog.>) CAST(0.500000000001 AS DOUBLE PRECISION)
   );
@@ -1012,15 +1015,15 @@ SELECT
   (
     CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
       WHEN (
-        pg_catalog.SUM("n") OPERATOR(pg_catalog.=) 0
+        pg_catalog.SUM("row_count") OPERATOR(pg_catalog.=) 0
       )
       THEN NULL
-      ELSE pg_catalog.SUM("n")
+      ELSE pg_catalog.SUM("row_count")
     END AS DOUBLE PRECISION)
   ) AS "figure"
 FROM (
   SELECT
-    pg_catalog.COUNT(*) AS "n"
+    pg_catalog.COUNT(*) AS "row_count"
   FROM "shared"."patients"
   GROUP BY
     "zip",
@@ -1033,10 +1036,10 @@ HAVING
     (
       CAST(pg_catalog.COUNT(*) AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
         WHEN (
-          pg_catalog.SUM("n") OPERATOR(pg_catalog.=) 0
+          pg_catalog.SUM("row_count") OPERATOR(pg_catalog.=) 0
         )
         THEN NULL
-        ELSE pg_catalog.SUM("n")
+        ELSE pg_catalog.SUM("row_count")
       END AS DOUBLE PRECISION)
     ) OPERATOR(pg_catalog.>) CAST(0.20000000000100002 AS DOUBLE PRECISION)
   );
@@ -1044,18 +1047,18 @@ HAVING
 SELECT
   (
     CAST(pg_catalog.SUM(CASE WHEN (
-      "n" OPERATOR(pg_catalog.=) 1
+      "row_count" OPERATOR(pg_catalog.=) 1
     ) THEN 1 ELSE 0 END) AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
       WHEN (
-        pg_catalog.SUM("n") OPERATOR(pg_catalog.=) 0
+        pg_catalog.SUM("row_count") OPERATOR(pg_catalog.=) 0
       )
       THEN NULL
-      ELSE pg_catalog.SUM("n")
+      ELSE pg_catalog.SUM("row_count")
     END AS DOUBLE PRECISION)
   ) AS "figure"
 FROM (
   SELECT
-    pg_catalog.COUNT(*) AS "n"
+    pg_catalog.COUNT(*) AS "row_count"
   FROM "shared"."patients"
   GROUP BY
     "zip",
@@ -1067,13 +1070,13 @@ HAVING
   (
     (
       CAST(pg_catalog.SUM(CASE WHEN (
-        "n" OPERATOR(pg_catalog.=) 1
+        "row_count" OPERATOR(pg_catalog.=) 1
       ) THEN 1 ELSE 0 END) AS DOUBLE PRECISION) OPERATOR(pg_catalog./) CAST(CASE
         WHEN (
-          pg_catalog.SUM("n") OPERATOR(pg_catalog.=) 0
+          pg_catalog.SUM("row_count") OPERATOR(pg_catalog.=) 0
         )
         THEN NULL
-        ELSE pg_catalog.SUM("n")
+        ELSE pg_catalog.SUM("row_count")
       END AS DOUBLE PRECISION)
     ) OPERATOR(pg_catalog.>) CAST(0.010000000001 AS DOUBLE PRECISION)
   );
@@ -1186,12 +1189,12 @@ HAVING
   );
 -- the classes
 SELECT
-  COALESCE(CAST(pg_catalog.SUM("n") AS BIGINT), 0) AS "released_rows",
+  COALESCE(CAST(pg_catalog.SUM("row_count") AS BIGINT), 0) AS "released_rows",
   pg_catalog.COUNT(*) AS "classes",
-  COALESCE(pg_catalog.MIN("n"), 0) AS "smallest_class"
+  COALESCE(pg_catalog.MIN("row_count"), 0) AS "smallest_class"
 FROM (
   SELECT
-    pg_catalog.COUNT(*) AS "n"
+    pg_catalog.COUNT(*) AS "row_count"
   FROM "shared"."patients"
   GROUP BY
     "zip",
@@ -1434,12 +1437,12 @@ HAVING
   );
 -- the classes
 SELECT
-  COALESCE(CAST(pg_catalog.SUM("n") AS BIGINT), 0) AS "released_rows",
+  COALESCE(CAST(pg_catalog.SUM("row_count") AS BIGINT), 0) AS "released_rows",
   pg_catalog.COUNT(*) AS "classes",
-  COALESCE(pg_catalog.MIN("n"), 0) AS "smallest_class"
+  COALESCE(pg_catalog.MIN("row_count"), 0) AS "smallest_class"
 FROM (
   SELECT
-    pg_catalog.COUNT(*) AS "n"
+    pg_catalog.COUNT(*) AS "row_count"
   FROM "shared"."patients"
   GROUP BY
     "zip",

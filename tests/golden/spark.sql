@@ -80,265 +80,265 @@ HAVING
   COUNT(*) < 5;
 -- distinct 2-diversity of diagnosis
 SELECT
-  `q0` AS `zip`,
-  `q1` AS `age`,
-  `q2` AS `born`,
-  `q3` AS `sex`,
+  `quasi_0` AS `zip`,
+  `quasi_1` AS `age`,
+  `quasi_2` AS `born`,
+  `quasi_3` AS `sex`,
   COUNT(*) AS `figure`
 FROM (
   SELECT
-    `q0`,
-    `q1`,
-    `q2`,
-    `q3`,
+    `quasi_0`,
+    `quasi_1`,
+    `quasi_2`,
+    `quasi_3`,
     `value`,
-    CAST(COUNT(*) AS DOUBLE) AS `n`
+    CAST(COUNT(*) AS DOUBLE) AS `row_count`
   FROM (
     SELECT
-      `zip` AS `q0`,
-      `age` AS `q1`,
-      `born` AS `q2`,
-      `sex` AS `q3`,
+      `zip` AS `quasi_0`,
+      `age` AS `quasi_1`,
+      `born` AS `quasi_2`,
+      `sex` AS `quasi_3`,
       `diagnosis` AS `value`
     FROM `shared`.`patients`
   ) AS `r`
   GROUP BY
-    `q0`,
-    `q1`,
-    `q2`,
-    `q3`,
+    `quasi_0`,
+    `quasi_1`,
+    `quasi_2`,
+    `quasi_3`,
     `value`
 ) AS `v`
 GROUP BY
-  `q0`,
-  `q1`,
-  `q2`,
-  `q3`
+  `quasi_0`,
+  `quasi_1`,
+  `quasi_2`,
+  `quasi_3`
 HAVING
   COUNT(*) < 2;
 -- entropy 1.5-diversity of diagnosis
 SELECT
-  `q0` AS `zip`,
-  `q1` AS `age`,
-  `q2` AS `born`,
-  `q3` AS `sex`,
+  `quasi_0` AS `zip`,
+  `quasi_1` AS `age`,
+  `quasi_2` AS `born`,
+  `quasi_3` AS `sex`,
   CASE
-    WHEN SUM(`n`) > 0
-    THEN LN(SUM(`n`))
-    WHEN SUM(`n`) = 0
+    WHEN SUM(`row_count`) > 0
+    THEN LN(SUM(`row_count`))
+    WHEN SUM(`row_count`) = 0
     THEN CAST('-Infinity' AS DOUBLE)
-    WHEN SUM(`n`) < 0
+    WHEN SUM(`row_count`) < 0
     THEN CAST('NaN' AS DOUBLE)
   END - SUM(
-    `n` * CASE
-      WHEN `n` > 0
-      THEN LN(`n`)
-      WHEN `n` = 0
+    `row_count` * CASE
+      WHEN `row_count` > 0
+      THEN LN(`row_count`)
+      WHEN `row_count` = 0
       THEN CAST('-Infinity' AS DOUBLE)
-      WHEN `n` < 0
+      WHEN `row_count` < 0
       THEN CAST('NaN' AS DOUBLE)
     END
-  ) / CAST(NULLIF(SUM(`n`), 0) AS DOUBLE) AS `figure`
+  ) / CAST(NULLIF(SUM(`row_count`), 0) AS DOUBLE) AS `figure`
 FROM (
   SELECT
-    `q0`,
-    `q1`,
-    `q2`,
-    `q3`,
+    `quasi_0`,
+    `quasi_1`,
+    `quasi_2`,
+    `quasi_3`,
     `value`,
-    CAST(COUNT(*) AS DOUBLE) AS `n`
+    CAST(COUNT(*) AS DOUBLE) AS `row_count`
   FROM (
     SELECT
-      `zip` AS `q0`,
-      `age` AS `q1`,
-      `born` AS `q2`,
-      `sex` AS `q3`,
+      `zip` AS `quasi_0`,
+      `age` AS `quasi_1`,
+      `born` AS `quasi_2`,
+      `sex` AS `quasi_3`,
       `diagnosis` AS `value`
     FROM `shared`.`patients`
   ) AS `r`
   GROUP BY
-    `q0`,
-    `q1`,
-    `q2`,
-    `q3`,
+    `quasi_0`,
+    `quasi_1`,
+    `quasi_2`,
+    `quasi_3`,
     `value`
 ) AS `v`
 GROUP BY
-  `q0`,
-  `q1`,
-  `q2`,
-  `q3`
+  `quasi_0`,
+  `quasi_1`,
+  `quasi_2`,
+  `quasi_3`
 HAVING
   CASE
-    WHEN SUM(`n`) > 0
-    THEN LN(SUM(`n`))
-    WHEN SUM(`n`) = 0
+    WHEN SUM(`row_count`) > 0
+    THEN LN(SUM(`row_count`))
+    WHEN SUM(`row_count`) = 0
     THEN CAST('-Infinity' AS DOUBLE)
-    WHEN SUM(`n`) < 0
+    WHEN SUM(`row_count`) < 0
     THEN CAST('NaN' AS DOUBLE)
   END - SUM(
-    `n` * CASE
-      WHEN `n` > 0
-      THEN LN(`n`)
-      WHEN `n` = 0
+    `row_count` * CASE
+      WHEN `row_count` > 0
+      THEN LN(`row_count`)
+      WHEN `row_count` = 0
       THEN CAST('-Infinity' AS DOUBLE)
-      WHEN `n` < 0
+      WHEN `row_count` < 0
       THEN CAST('NaN' AS DOUBLE)
     END
-  ) / CAST(NULLIF(SUM(`n`), 0) AS DOUBLE) < CAST(0.4054651081071644 AS DOUBLE);
+  ) / CAST(NULLIF(SUM(`row_count`), 0) AS DOUBLE) < CAST(0.4054651081071644 AS DOUBLE);
 -- recursive (3, 2)-diversity of diagnosis
 SELECT
-  `q0` AS `zip`,
-  `q1` AS `age`,
-  `q2` AS `born`,
-  `q3` AS `sex`,
-  CAST(MAX(`n`) AS DOUBLE) / CAST(NULLIF(SUM(CASE WHEN `place` >= 2 THEN `n` ELSE CAST(0 AS DOUBLE) END), 0) AS DOUBLE) AS `figure`
+  `quasi_0` AS `zip`,
+  `quasi_1` AS `age`,
+  `quasi_2` AS `born`,
+  `quasi_3` AS `sex`,
+  CAST(MAX(`row_count`) AS DOUBLE) / CAST(NULLIF(SUM(CASE WHEN `place` >= 2 THEN `row_count` ELSE CAST(0 AS DOUBLE) END), 0) AS DOUBLE) AS `figure`
 FROM (
   SELECT
-    `q0`,
-    `q1`,
-    `q2`,
-    `q3`,
-    `n`,
-    ROW_NUMBER() OVER (PARTITION BY `q0`, `q1`, `q2`, `q3` ORDER BY `n` DESC) AS `place`
+    `quasi_0`,
+    `quasi_1`,
+    `quasi_2`,
+    `quasi_3`,
+    `row_count`,
+    ROW_NUMBER() OVER (PARTITION BY `quasi_0`, `quasi_1`, `quasi_2`, `quasi_3` ORDER BY `row_count` DESC) AS `place`
   FROM (
     SELECT
-      `q0`,
-      `q1`,
-      `q2`,
-      `q3`,
+      `quasi_0`,
+      `quasi_1`,
+      `quasi_2`,
+      `quasi_3`,
       `value`,
-      CAST(COUNT(*) AS DOUBLE) AS `n`
+      CAST(COUNT(*) AS DOUBLE) AS `row_count`
     FROM (
       SELECT
-        `zip` AS `q0`,
-        `age` AS `q1`,
-        `born` AS `q2`,
-        `sex` AS `q3`,
+        `zip` AS `quasi_0`,
+        `age` AS `quasi_1`,
+        `born` AS `quasi_2`,
+        `sex` AS `quasi_3`,
         `diagnosis` AS `value`
       FROM `shared`.`patients`
     ) AS `r`
     GROUP BY
-      `q0`,
-      `q1`,
-      `q2`,
-      `q3`,
+      `quasi_0`,
+      `quasi_1`,
+      `quasi_2`,
+      `quasi_3`,
       `value`
   ) AS `c`
 ) AS `v`
 GROUP BY
-  `q0`,
-  `q1`,
-  `q2`,
-  `q3`
+  `quasi_0`,
+  `quasi_1`,
+  `quasi_2`,
+  `quasi_3`
 HAVING
   NOT COALESCE(
     (
-      CAST(MAX(`n`) AS DOUBLE) / CAST(NULLIF(SUM(CASE WHEN `place` >= 2 THEN `n` ELSE CAST(0 AS DOUBLE) END), 0) AS DOUBLE) < CAST(3.0 AS DOUBLE)
+      CAST(MAX(`row_count`) AS DOUBLE) / CAST(NULLIF(SUM(CASE WHEN `place` >= 2 THEN `row_count` ELSE CAST(0 AS DOUBLE) END), 0) AS DOUBLE) < CAST(3.0 AS DOUBLE)
     ),
     FALSE
   );
 -- joint distinct 2-diversity of diagnosis
 SELECT
-  `q0` AS `zip`,
-  `q1` AS `age`,
-  `q2` AS `born`,
-  `q3` AS `sex`,
-  `q4` AS `ward`,
+  `quasi_0` AS `zip`,
+  `quasi_1` AS `age`,
+  `quasi_2` AS `born`,
+  `quasi_3` AS `sex`,
+  `quasi_4` AS `ward`,
   COUNT(*) AS `figure`
 FROM (
   SELECT
-    `q0`,
-    `q1`,
-    `q2`,
-    `q3`,
-    `q4`,
+    `quasi_0`,
+    `quasi_1`,
+    `quasi_2`,
+    `quasi_3`,
+    `quasi_4`,
     `value`,
-    CAST(COUNT(*) AS DOUBLE) AS `n`
+    CAST(COUNT(*) AS DOUBLE) AS `row_count`
   FROM (
     SELECT
-      `zip` AS `q0`,
-      `age` AS `q1`,
-      `born` AS `q2`,
-      `sex` AS `q3`,
-      `ward` AS `q4`,
+      `zip` AS `quasi_0`,
+      `age` AS `quasi_1`,
+      `born` AS `quasi_2`,
+      `sex` AS `quasi_3`,
+      `ward` AS `quasi_4`,
       `diagnosis` AS `value`
     FROM `shared`.`patients`
   ) AS `r`
   GROUP BY
-    `q0`,
-    `q1`,
-    `q2`,
-    `q3`,
-    `q4`,
+    `quasi_0`,
+    `quasi_1`,
+    `quasi_2`,
+    `quasi_3`,
+    `quasi_4`,
     `value`
 ) AS `v`
 GROUP BY
-  `q0`,
-  `q1`,
-  `q2`,
-  `q3`,
-  `q4`
+  `quasi_0`,
+  `quasi_1`,
+  `quasi_2`,
+  `quasi_3`,
+  `quasi_4`
 HAVING
   COUNT(*) < 2;
 -- equal 0.3-closeness of diagnosis
 SELECT
-  `q0` AS `zip`,
-  `q1` AS `age`,
-  `q2` AS `born`,
-  `q3` AS `sex`,
+  `quasi_0` AS `zip`,
+  `quasi_1` AS `age`,
+  `quasi_2` AS `born`,
+  `quasi_3` AS `sex`,
   SUM(CASE WHEN `p` > `q` THEN `p` - `q` ELSE CAST(0 AS DOUBLE) END) AS `figure`
 FROM (
   SELECT
-    `c`.`q0`,
-    `c`.`q1`,
-    `c`.`q2`,
-    `c`.`q3`,
+    `c`.`quasi_0`,
+    `c`.`quasi_1`,
+    `c`.`quasi_2`,
+    `c`.`quasi_3`,
     `c`.`p`,
     `s`.`q`,
     `s`.`values`
   FROM (
     SELECT
-      `q0`,
-      `q1`,
-      `q2`,
-      `q3`,
+      `quasi_0`,
+      `quasi_1`,
+      `quasi_2`,
+      `quasi_3`,
       `value`,
-      CAST(`n` AS DOUBLE) / CAST(NULLIF(SUM(`n`) OVER (PARTITION BY `q0`, `q1`, `q2`, `q3`), 0) AS DOUBLE) AS `p`
+      CAST(`row_count` AS DOUBLE) / CAST(NULLIF(SUM(`row_count`) OVER (PARTITION BY `quasi_0`, `quasi_1`, `quasi_2`, `quasi_3`), 0) AS DOUBLE) AS `p`
     FROM (
       SELECT
-        `q0`,
-        `q1`,
-        `q2`,
-        `q3`,
+        `quasi_0`,
+        `quasi_1`,
+        `quasi_2`,
+        `quasi_3`,
         `value`,
-        CAST(COUNT(*) AS DOUBLE) AS `n`
+        CAST(COUNT(*) AS DOUBLE) AS `row_count`
       FROM (
         SELECT
-          `zip` AS `q0`,
-          `age` AS `q1`,
-          `born` AS `q2`,
-          `sex` AS `q3`,
+          `zip` AS `quasi_0`,
+          `age` AS `quasi_1`,
+          `born` AS `quasi_2`,
+          `sex` AS `quasi_3`,
           `diagnosis` AS `value`
         FROM `shared`.`patients`
       ) AS `r`
       GROUP BY
-        `q0`,
-        `q1`,
-        `q2`,
-        `q3`,
+        `quasi_0`,
+        `quasi_1`,
+        `quasi_2`,
+        `quasi_3`,
         `value`
     ) AS `c`
   ) AS `c`
   JOIN (
     SELECT
       `value`,
-      CAST(`n` AS DOUBLE) / CAST(NULLIF(SUM(`n`) OVER (), 0) AS DOUBLE) AS `q`,
+      CAST(`row_count` AS DOUBLE) / CAST(NULLIF(SUM(`row_count`) OVER (), 0) AS DOUBLE) AS `q`,
       COUNT(*) OVER () AS `values`
     FROM (
       SELECT
         `value`,
-        CAST(COUNT(*) AS DOUBLE) AS `n`
+        CAST(COUNT(*) AS DOUBLE) AS `row_count`
       FROM (
         SELECT
           `diagnosis` AS `value`
@@ -351,18 +351,18 @@ FROM (
     ON `c`.`value` IS NOT DISTINCT FROM `s`.`value`
 ) AS `v`
 GROUP BY
-  `q0`,
-  `q1`,
-  `q2`,
-  `q3`
+  `quasi_0`,
+  `quasi_1`,
+  `quasi_2`,
+  `quasi_3`
 HAVING
   SUM(CASE WHEN `p` > `q` THEN `p` - `q` ELSE CAST(0 AS DOUBLE) END) > CAST(0.30000000000099997 AS DOUBLE);
 -- 1-disclosure privacy of diagnosis
 SELECT
-  `q0` AS `zip`,
-  `q1` AS `age`,
-  `q2` AS `born`,
-  `q3` AS `sex`,
+  `quasi_0` AS `zip`,
+  `quasi_1` AS `age`,
+  `quasi_2` AS `born`,
+  `quasi_3` AS `sex`,
   MAX(
     ABS(
       CASE
@@ -377,55 +377,55 @@ SELECT
   ) AS `figure`
 FROM (
   SELECT
-    `c`.`q0`,
-    `c`.`q1`,
-    `c`.`q2`,
-    `c`.`q3`,
+    `c`.`quasi_0`,
+    `c`.`quasi_1`,
+    `c`.`quasi_2`,
+    `c`.`quasi_3`,
     `c`.`p`,
     `s`.`q`,
     `s`.`values`
   FROM (
     SELECT
-      `q0`,
-      `q1`,
-      `q2`,
-      `q3`,
+      `quasi_0`,
+      `quasi_1`,
+      `quasi_2`,
+      `quasi_3`,
       `value`,
-      CAST(`n` AS DOUBLE) / CAST(NULLIF(SUM(`n`) OVER (PARTITION BY `q0`, `q1`, `q2`, `q3`), 0) AS DOUBLE) AS `p`
+      CAST(`row_count` AS DOUBLE) / CAST(NULLIF(SUM(`row_count`) OVER (PARTITION BY `quasi_0`, `quasi_1`, `quasi_2`, `quasi_3`), 0) AS DOUBLE) AS `p`
     FROM (
       SELECT
-        `q0`,
-        `q1`,
-        `q2`,
-        `q3`,
+        `quasi_0`,
+        `quasi_1`,
+        `quasi_2`,
+        `quasi_3`,
         `value`,
-        CAST(COUNT(*) AS DOUBLE) AS `n`
+        CAST(COUNT(*) AS DOUBLE) AS `row_count`
       FROM (
         SELECT
-          `zip` AS `q0`,
-          `age` AS `q1`,
-          `born` AS `q2`,
-          `sex` AS `q3`,
+          `zip` AS `quasi_0`,
+          `age` AS `quasi_1`,
+          `born` AS `quasi_2`,
+          `sex` AS `quasi_3`,
           `diagnosis` AS `value`
         FROM `shared`.`patients`
       ) AS `r`
       GROUP BY
-        `q0`,
-        `q1`,
-        `q2`,
-        `q3`,
+        `quasi_0`,
+        `quasi_1`,
+        `quasi_2`,
+        `quasi_3`,
         `value`
     ) AS `c`
   ) AS `c`
   JOIN (
     SELECT
       `value`,
-      CAST(`n` AS DOUBLE) / CAST(NULLIF(SUM(`n`) OVER (), 0) AS DOUBLE) AS `q`,
+      CAST(`row_count` AS DOUBLE) / CAST(NULLIF(SUM(`row_count`) OVER (), 0) AS DOUBLE) AS `q`,
       COUNT(*) OVER () AS `values`
     FROM (
       SELECT
         `value`,
-        CAST(COUNT(*) AS DOUBLE) AS `n`
+        CAST(COUNT(*) AS DOUBLE) AS `row_count`
       FROM (
         SELECT
           `diagnosis` AS `value`
@@ -438,10 +438,10 @@ FROM (
     ON `c`.`value` IS NOT DISTINCT FROM `s`.`value`
 ) AS `v`
 GROUP BY
-  `q0`,
-  `q1`,
-  `q2`,
-  `q3`
+  `quasi_0`,
+  `quasi_1`,
+  `quasi_2`,
+  `quasi_3`
 HAVING
   COUNT(*) < MAX(`values`)
   OR MAX(
@@ -458,10 +458,10 @@ HAVING
   ) > CAST(1.000000000001 AS DOUBLE);
 -- enhanced 2-likeness of diagnosis
 SELECT
-  `q0` AS `zip`,
-  `q1` AS `age`,
-  `q2` AS `born`,
-  `q3` AS `sex`,
+  `quasi_0` AS `zip`,
+  `quasi_1` AS `age`,
+  `quasi_2` AS `born`,
+  `quasi_3` AS `sex`,
   MAX(
     CAST(`p` AS DOUBLE) / CAST(NULLIF(`q`, 0) AS DOUBLE) / NULLIF(
       (
@@ -490,55 +490,55 @@ SELECT
   ) AS `figure`
 FROM (
   SELECT
-    `c`.`q0`,
-    `c`.`q1`,
-    `c`.`q2`,
-    `c`.`q3`,
+    `c`.`quasi_0`,
+    `c`.`quasi_1`,
+    `c`.`quasi_2`,
+    `c`.`quasi_3`,
     `c`.`p`,
     `s`.`q`,
     `s`.`values`
   FROM (
     SELECT
-      `q0`,
-      `q1`,
-      `q2`,
-      `q3`,
+      `quasi_0`,
+      `quasi_1`,
+      `quasi_2`,
+      `quasi_3`,
       `value`,
-      CAST(`n` AS DOUBLE) / CAST(NULLIF(SUM(`n`) OVER (PARTITION BY `q0`, `q1`, `q2`, `q3`), 0) AS DOUBLE) AS `p`
+      CAST(`row_count` AS DOUBLE) / CAST(NULLIF(SUM(`row_count`) OVER (PARTITION BY `quasi_0`, `quasi_1`, `quasi_2`, `quasi_3`), 0) AS DOUBLE) AS `p`
     FROM (
       SELECT
-        `q0`,
-        `q1`,
-        `q2`,
-        `q3`,
+        `quasi_0`,
+        `quasi_1`,
+        `quasi_2`,
+        `quasi_3`,
         `value`,
-        CAST(COUNT(*) AS DOUBLE) AS `n`
+        CAST(COUNT(*) AS DOUBLE) AS `row_count`
       FROM (
         SELECT
-          `zip` AS `q0`,
-          `age` AS `q1`,
-          `born` AS `q2`,
-          `sex` AS `q3`,
+          `zip` AS `quasi_0`,
+          `age` AS `quasi_1`,
+          `born` AS `quasi_2`,
+          `sex` AS `quasi_3`,
           `diagnosis` AS `value`
         FROM `shared`.`patients`
       ) AS `r`
       GROUP BY
-        `q0`,
-        `q1`,
-        `q2`,
-        `q3`,
+        `quasi_0`,
+        `quasi_1`,
+        `quasi_2`,
+        `quasi_3`,
         `value`
     ) AS `c`
   ) AS `c`
   JOIN (
     SELECT
       `value`,
-      CAST(`n` AS DOUBLE) / CAST(NULLIF(SUM(`n`) OVER (), 0) AS DOUBLE) AS `q`,
+      CAST(`row_count` AS DOUBLE) / CAST(NULLIF(SUM(`row_count`) OVER (), 0) AS DOUBLE) AS `q`,
       COUNT(*) OVER () AS `values`
     FROM (
       SELECT
         `value`,
-        CAST(COUNT(*) AS DOUBLE) AS `n`
+        CAST(COUNT(*) AS DOUBLE) AS `row_count`
       FROM (
         SELECT
           `diagnosis` AS `value`
@@ -551,10 +551,10 @@ FROM (
     ON `c`.`value` IS NOT DISTINCT FROM `s`.`value`
 ) AS `v`
 GROUP BY
-  `q0`,
-  `q1`,
-  `q2`,
-  `q3`
+  `quasi_0`,
+  `quasi_1`,
+  `quasi_2`,
+  `quasi_3`
 HAVING
   MAX(
     CAST(`p` AS DOUBLE) / CAST(NULLIF(`q`, 0) AS DOUBLE) / NULLIF(
@@ -584,10 +584,10 @@ HAVING
   ) > CAST(1.000000000001 AS DOUBLE);
 -- basic 2-likeness of diagnosis
 SELECT
-  `q0` AS `zip`,
-  `q1` AS `age`,
-  `q2` AS `born`,
-  `q3` AS `sex`,
+  `quasi_0` AS `zip`,
+  `quasi_1` AS `age`,
+  `quasi_2` AS `born`,
+  `quasi_3` AS `sex`,
   MAX(
     CAST(`p` AS DOUBLE) / CAST(NULLIF(`q`, 0) AS DOUBLE) / NULLIF((
       CAST(1.0 AS DOUBLE) + CAST(2.0 AS DOUBLE)
@@ -595,55 +595,55 @@ SELECT
   ) AS `figure`
 FROM (
   SELECT
-    `c`.`q0`,
-    `c`.`q1`,
-    `c`.`q2`,
-    `c`.`q3`,
+    `c`.`quasi_0`,
+    `c`.`quasi_1`,
+    `c`.`quasi_2`,
+    `c`.`quasi_3`,
     `c`.`p`,
     `s`.`q`,
     `s`.`values`
   FROM (
     SELECT
-      `q0`,
-      `q1`,
-      `q2`,
-      `q3`,
+      `quasi_0`,
+      `quasi_1`,
+      `quasi_2`,
+      `quasi_3`,
       `value`,
-      CAST(`n` AS DOUBLE) / CAST(NULLIF(SUM(`n`) OVER (PARTITION BY `q0`, `q1`, `q2`, `q3`), 0) AS DOUBLE) AS `p`
+      CAST(`row_count` AS DOUBLE) / CAST(NULLIF(SUM(`row_count`) OVER (PARTITION BY `quasi_0`, `quasi_1`, `quasi_2`, `quasi_3`), 0) AS DOUBLE) AS `p`
     FROM (
       SELECT
-        `q0`,
-        `q1`,
-        `q2`,
-        `q3`,
+        `quasi_0`,
+        `quasi_1`,
+        `quasi_2`,
+        `quasi_3`,
         `value`,
-        CAST(COUNT(*) AS DOUBLE) AS `n`
+        CAST(COUNT(*) AS DOUBLE) AS `row_count`
       FROM (
         SELECT
-          `zip` AS `q0`,
-          `age` AS `q1`,
-          `born` AS `q2`,
-          `sex` AS `q3`,
+          `zip` AS `quasi_0`,
+          `age` AS `quasi_1`,
+          `born` AS `quasi_2`,
+          `sex` AS `quasi_3`,
           `diagnosis` AS `value`
         FROM `shared`.`patients`
       ) AS `r`
       GROUP BY
-        `q0`,
-        `q1`,
-        `q2`,
-        `q3`,
+        `quasi_0`,
+        `quasi_1`,
+        `quasi_2`,
+        `quasi_3`,
         `value`
     ) AS `c`
   ) AS `c`
   JOIN (
     SELECT
       `value`,
-      CAST(`n` AS DOUBLE) / CAST(NULLIF(SUM(`n`) OVER (), 0) AS DOUBLE) AS `q`,
+      CAST(`row_count` AS DOUBLE) / CAST(NULLIF(SUM(`row_count`) OVER (), 0) AS DOUBLE) AS `q`,
       COUNT(*) OVER () AS `values`
     FROM (
       SELECT
         `value`,
-        CAST(COUNT(*) AS DOUBLE) AS `n`
+        CAST(COUNT(*) AS DOUBLE) AS `row_count`
       FROM (
         SELECT
           `diagnosis` AS `value`
@@ -656,10 +656,10 @@ FROM (
     ON `c`.`value` IS NOT DISTINCT FROM `s`.`value`
 ) AS `v`
 GROUP BY
-  `q0`,
-  `q1`,
-  `q2`,
-  `q3`
+  `quasi_0`,
+  `quasi_1`,
+  `quasi_2`,
+  `quasi_3`
 HAVING
   MAX(
     CAST(`p` AS DOUBLE) / CAST(NULLIF(`q`, 0) AS DOUBLE) / NULLIF((
@@ -668,42 +668,42 @@ HAVING
   ) > CAST(1.000000000001 AS DOUBLE);
 -- share of at most 0.5 of each diagnosis
 SELECT
-  `q0` AS `zip`,
-  `q1` AS `age`,
-  `q2` AS `born`,
-  `q3` AS `sex`,
-  CAST(MAX(`n`) AS DOUBLE) / CAST(NULLIF(SUM(`n`), 0) AS DOUBLE) AS `figure`
+  `quasi_0` AS `zip`,
+  `quasi_1` AS `age`,
+  `quasi_2` AS `born`,
+  `quasi_3` AS `sex`,
+  CAST(MAX(`row_count`) AS DOUBLE) / CAST(NULLIF(SUM(`row_count`), 0) AS DOUBLE) AS `figure`
 FROM (
   SELECT
-    `q0`,
-    `q1`,
-    `q2`,
-    `q3`,
+    `quasi_0`,
+    `quasi_1`,
+    `quasi_2`,
+    `quasi_3`,
     `value`,
-    CAST(COUNT(*) AS DOUBLE) AS `n`
+    CAST(COUNT(*) AS DOUBLE) AS `row_count`
   FROM (
     SELECT
-      `zip` AS `q0`,
-      `age` AS `q1`,
-      `born` AS `q2`,
-      `sex` AS `q3`,
+      `zip` AS `quasi_0`,
+      `age` AS `quasi_1`,
+      `born` AS `quasi_2`,
+      `sex` AS `quasi_3`,
       `diagnosis` AS `value`
     FROM `shared`.`patients`
   ) AS `r`
   GROUP BY
-    `q0`,
-    `q1`,
-    `q2`,
-    `q3`,
+    `quasi_0`,
+    `quasi_1`,
+    `quasi_2`,
+    `quasi_3`,
     `value`
 ) AS `v`
 GROUP BY
-  `q0`,
-  `q1`,
-  `q2`,
-  `q3`
+  `quasi_0`,
+  `quasi_1`,
+  `quasi_2`,
+  `quasi_3`
 HAVING
-  CAST(MAX(`n`) AS DOUBLE) / CAST(NULLIF(SUM(`n`), 0) AS DOUBLE) > CAST(0.500000000001 AS DOUBLE);
+  CAST(MAX(`row_count`) AS DOUBLE) / CAST(NULLIF(SUM(`row_count`), 0) AS DOUBLE) > CAST(0.500000000001 AS DOUBLE);
 -- 20-anonymity of zip
 SELECT
   `zip` AS `zip`,
@@ -715,10 +715,10 @@ HAVING
   COUNT(*) < 20;
 -- average risk of at most 0.2
 SELECT
-  CAST(COUNT(*) AS DOUBLE) / CAST(NULLIF(SUM(`n`), 0) AS DOUBLE) AS `figure`
+  CAST(COUNT(*) AS DOUBLE) / CAST(NULLIF(SUM(`row_count`), 0) AS DOUBLE) AS `figure`
 FROM (
   SELECT
-    COUNT(*) AS `n`
+    COUNT(*) AS `row_count`
   FROM `shared`.`patients`
   GROUP BY
     `zip`,
@@ -727,13 +727,13 @@ FROM (
     `sex`
 ) AS `classes`
 HAVING
-  CAST(COUNT(*) AS DOUBLE) / CAST(NULLIF(SUM(`n`), 0) AS DOUBLE) > CAST(0.20000000000100002 AS DOUBLE);
+  CAST(COUNT(*) AS DOUBLE) / CAST(NULLIF(SUM(`row_count`), 0) AS DOUBLE) > CAST(0.20000000000100002 AS DOUBLE);
 -- sample uniqueness of at most 0.01
 SELECT
-  CAST(SUM(CASE WHEN `n` = 1 THEN 1 ELSE 0 END) AS DOUBLE) / CAST(NULLIF(SUM(`n`), 0) AS DOUBLE) AS `figure`
+  CAST(SUM(CASE WHEN `row_count` = 1 THEN 1 ELSE 0 END) AS DOUBLE) / CAST(NULLIF(SUM(`row_count`), 0) AS DOUBLE) AS `figure`
 FROM (
   SELECT
-    COUNT(*) AS `n`
+    COUNT(*) AS `row_count`
   FROM `shared`.`patients`
   GROUP BY
     `zip`,
@@ -742,7 +742,7 @@ FROM (
     `sex`
 ) AS `classes`
 HAVING
-  CAST(SUM(CASE WHEN `n` = 1 THEN 1 ELSE 0 END) AS DOUBLE) / CAST(NULLIF(SUM(`n`), 0) AS DOUBLE) > CAST(0.010000000001 AS DOUBLE);
+  CAST(SUM(CASE WHEN `row_count` = 1 THEN 1 ELSE 0 END) AS DOUBLE) / CAST(NULLIF(SUM(`row_count`), 0) AS DOUBLE) > CAST(0.010000000001 AS DOUBLE);
 -- the rows in which the release and the statement differ
 SELECT
   `zip`,
@@ -816,12 +816,12 @@ HAVING
   SUM(`in_statement`) <> SUM(`in_release`);
 -- the classes
 SELECT
-  COALESCE(CAST(SUM(`n`) AS BIGINT), 0) AS `released_rows`,
+  COALESCE(CAST(SUM(`row_count`) AS BIGINT), 0) AS `released_rows`,
   COUNT(*) AS `classes`,
-  COALESCE(MIN(`n`), 0) AS `smallest_class`
+  COALESCE(MIN(`row_count`), 0) AS `smallest_class`
 FROM (
   SELECT
-    COUNT(*) AS `n`
+    COUNT(*) AS `row_count`
   FROM `shared`.`patients`
   GROUP BY
     `zip`,
@@ -1004,12 +1004,12 @@ HAVING
   SUM(`in_statement`) <> SUM(`in_release`);
 -- the classes
 SELECT
-  COALESCE(CAST(SUM(`n`) AS BIGINT), 0) AS `released_rows`,
+  COALESCE(CAST(SUM(`row_count`) AS BIGINT), 0) AS `released_rows`,
   COUNT(*) AS `classes`,
-  COALESCE(MIN(`n`), 0) AS `smallest_class`
+  COALESCE(MIN(`row_count`), 0) AS `smallest_class`
 FROM (
   SELECT
-    COUNT(*) AS `n`
+    COUNT(*) AS `row_count`
   FROM `shared`.`patients`
   GROUP BY
     `zip`,

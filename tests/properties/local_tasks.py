@@ -100,7 +100,9 @@ class Plain:
         names = [f"node_{i}_level_{tree.floor}" for i, tree in enumerate(trees)]
         self.n: dict[int, int] = {}
         self.paths: dict[int, tuple[Nodes, ...]] = {}
-        for combination, n, *grounds in rows(exp.select("combination", "n", *names).from_(self.task.combinations)):
+        for combination, n, *grounds in rows(
+            exp.select("combination", "row_count", *names).from_(self.task.combinations)
+        ):
             self.n[combination] = n
             self.paths[combination] = tuple(
                 tuple(_climb(ground, parent_of)) for ground, parent_of in zip(grounds, parents, strict=True)

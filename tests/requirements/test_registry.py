@@ -155,7 +155,9 @@ def test_a_release_is_audited_and_verified(published_release: Published) -> None
         verification = db.verify(release.path, policy)
     (check,) = (item for item in verification.checks if item.name == "2 others of illness")
     assert verification.verified and check.passed
-    assert any("sum(n) - max(n)" in statement.lower().replace('"', "") for statement in release.verify_sql())
+    assert any(
+        "sum(row_count) - max(row_count)" in statement.lower().replace('"', "") for statement in release.verify_sql()
+    )
     ended = cli("verify", "release.duckdb", "--json", cwd=release.path.parent)
     assert ended.status == 0 and "2 others of illness" in ended.out
 

@@ -458,11 +458,12 @@ def test_open_transaction_of_the_user_is_not_lost(
 # Names
 
 INTERNAL = (
-    "n", "quasi_0", "quasi_0_level_0", "quasi_1_level_1", "known", "class_size", "value", "rows", "levels", "sqlanon class size", "code_0",
-    "code_1", "label_1", "leaves_1", "level_0", "level_1", "key_0", "key", "masked", "k", "classes", "uniques", "x",
+    "n", "row_count", "quasi_0", "quasi_0_level_0", "quasi_1_level_1", "known", "class_size", "value", "value_code",
+    "rows", "levels", "sqlanon class size", "code_0", "code_1", "label_1", "leaves_1", "level_0", "level_1", "key_0",
+    "key", "masked", "k", "classes", "uniques", "x",
     "f", "s", "v", "h", "h0", "c0", "c1", "attribute", "text", "file", "class_count", "class_population", "kept",
-    "least_suppressed", "share", "mover", "person", "persons", "population", "sensitive_0", "inner_0", "own", "counts", "figures",
-    "round", "alone",
+    "least_suppressed", "share", "mover", "person", "persons", "population", "sensitive_0",
+    "inner_0", "own", "counts", "figures", "round", "alone",
 )  # fmt: skip
 HOSTILE = (
     '"; drop table people; --', '"', "o'x", "a b", " ", "\t", "a\nb", "größe", "日本", "select", "order", "table", "*",

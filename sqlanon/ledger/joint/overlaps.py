@@ -420,7 +420,7 @@ def connect(engine: Engine, work: Namer, name: str, nodes: exp.Expr, edges: exp.
     table's name.
     """
     before, steps = work(f"{name} 0"), 0
-    query = template("SELECT node, node AS component FROM :nodes AS n")(nodes=nodes)
+    query = template("SELECT node, node AS component FROM :nodes AS nodes")(nodes=nodes)
     engine.execute(create_table(before.copy(), query))
     while True:
         steps += 1

@@ -20,7 +20,7 @@ def violating_persons(
     members:
         The persons of the groups: ``person`` and the ``keys`` of the group.
     sensitive:
-        The values of persons: ``person`` and ``v``, without duplicates.
+        The values of persons: ``person`` and ``value_code``, without duplicates.
     """
     distribution = condition.distribution
     assert distribution is not None
@@ -32,10 +32,10 @@ def violating_persons(
         WITH members AS (:members),
         sizes AS (SELECT :keys, count(*) AS class_count FROM members AS m GROUP BY :keys),
         value_counts AS (
-            SELECT :keys, v, count(*) AS n
+            SELECT :keys, value_code, count(*) AS row_count
             FROM members AS m
             JOIN :sensitive AS s USING (person)
-            GROUP BY :keys, v
+            GROUP BY :keys, value_code
         ),
         figures AS (SELECT :keys, :figures FROM value_counts AS c GROUP BY :keys),
         groups AS (SELECT figures.*, sizes.class_count, :derived FROM figures JOIN sizes ON :same_group),
@@ -54,7 +54,7 @@ def violating_persons(
 
 
 def number_values(values: exp.Query) -> exp.Select:
-    """Number the values of persons (``person``, ``value``): each pair once, as ``person`` and ``v``."""
+    """Number the values of persons (``person``, ``value``): each pair once, as ``person`` and ``value_code``."""
     return template("""
-        SELECT DISTINCT person, dense_rank() OVER (ORDER BY value) AS v FROM :values AS sensitive
+        SELECT DISTINCT person, dense_rank() OVER (ORDER BY value) AS value_code FROM :values AS sensitive
     """)(values=values)

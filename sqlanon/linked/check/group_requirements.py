@@ -6,7 +6,7 @@ generalization may violate what a lower one meets.
 
 The values of child rows that are suppressed individually count, too: then no value has more persons in the release.
 
-Tables: ``sensitive_N`` (``person``, and ``v``, the number of a value) for each attribute.
+Tables: ``sensitive_N`` (``person``, and ``value_code``, the number of a value) for each attribute.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ _NUMBERED_SIGNATURES = template("""
 
 _SHARED_SIGNATURES = template("""
     SELECT person, signature AS class_id
-    FROM :numbered AS n
+    FROM :numbered AS numbered
     SEMI JOIN (
         SELECT signature FROM :numbered AS counted GROUP BY signature HAVING count(*) >= :k
     ) AS shared USING (signature)

@@ -54,7 +54,7 @@ def candidate_query(
     >>> from sqlanon.support.expressions import table
     >>> space = ClassSpace(table("frequency"), (1, 2), Requirements((KAnonymity(2),)))
     >>> print(candidate_query(space, (0, 2)).sql("duckdb"))  # doctest: +NORMALIZE_WHITESPACE, +ELLIPSIS
-    WITH "evaluated_classes" AS (WITH "equivalence_classes" AS (SELECT ... FROM "frequency" GROUP BY "quasi_0_level_0") ...
+    WITH "evaluated_classes" AS (WITH "equivalence_classes" AS (SELECT ... GROUP BY "quasi_0_level_0") ...
     """
     inner = inner_levels(attributes, levels) if attributes else []
     suppressed_leaves = fragment("sum(class_size::DOUBLE * :leaves) FILTER (WHERE NOT kept)")

@@ -11,7 +11,7 @@ from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import MOVER, PERSONS, POPULATION, POPULATION_MOVER, class_count
 from sqlanon.requirements import ClassCondition
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE, Distribution, SubsetCondition
-from sqlanon.support.coding import KNOWN, ROWS, Levels, code_column, inner_column
+from sqlanon.support.coding import KNOWN, ROW_COUNT, Levels, code_column, inner_column
 from sqlanon.support.expressions import (
     all_of,
     anonymous,
@@ -73,7 +73,7 @@ def jointly_evaluated_classes(
 
 
 _CLASSES = template("""
-    SELECT sum(n)::BIGINT AS class_size, :class_count AS class_count, :columns
+    SELECT sum(row_count)::BIGINT AS class_size, :class_count AS class_count, :columns
     FROM :frequency
     GROUP BY :keys
 """)
@@ -95,9 +95,9 @@ def equivalence_classes(
     """
     known = [col(KNOWN)] if space.unknown else []
     if space.are_classes:
-        return template("SELECT n::BIGINT AS class_size, n::BIGINT AS class_count, :known FROM :frequency")(
-            known=known, frequency=space.frequency
-        )
+        return template(
+            "SELECT row_count::BIGINT AS class_size, row_count::BIGINT AS class_count, :known FROM :frequency"
+        )(known=known, frequency=space.frequency)
     keys, columns = space.keys(levels), list[exp.Expr]()
     if space.population:
         mover = POPULATION_MOVER if space.population_moving else None
@@ -109,7 +109,7 @@ def equivalence_classes(
     if distributions:  # keys get other names, because ``extra`` may contain them, too
         columns += [as_column(col(key), f"key {key}") for key in keys]
     classes = _CLASSES(
-        class_count=class_count(PERSONS, MOVER if space.moving else None) if space.persons else total(col(ROWS)),
+        class_count=class_count(PERSONS, MOVER if space.moving else None) if space.persons else total(col(ROW_COUNT)),
         columns=columns,
         frequency=space.frequency.copy(),
         keys=[col(key) for key in keys],

@@ -16,7 +16,7 @@ from sqlanon.frequency.statements import PERSON, encode_combinations
 from sqlanon.hierarchies.parts import TOP
 from sqlanon.strategies.lattice.classes import evaluated_classes
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.support.coding import KNOWN, ROWS, CodedAttribute, Levels
+from sqlanon.support.coding import KNOWN, ROW_COUNT, CodedAttribute, Levels
 from sqlanon.support.expressions import aliased, all_of, as_column, cast, col, null_safe_equal, template, text
 
 UNKNOWN_PREFIX = "sqlanon: in no hierarchy: "
@@ -36,7 +36,7 @@ def wrong_map(search_input: SearchInput, space: ClassSpace, levels: Levels) -> e
         WITH
             evaluated_classes AS (:evaluated_classes),
             matched_classes AS (SELECT * FROM evaluated_classes WHERE kept AND class_population > 0)
-        SELECT coalesce(sum(s.n)::BIGINT, 0)
+        SELECT coalesce(sum(s.row_count)::BIGINT, 0)
         FROM :source_persons AS s
         SEMI JOIN matched_classes AS c ON :in_class
         ANTI JOIN :population_persons AS p ON :same_person
@@ -98,7 +98,7 @@ def _persons(
     if population_types is not None:
         codes[KNOWN] = exp.true()
     columns = [as_column(codes[key], key) for key in keys]
-    return query.select(*columns, as_column(cast(col(PERSON, "r"), "VARCHAR"), PERSON), col(ROWS, "r"), copy=False)
+    return query.select(*columns, as_column(cast(col(PERSON, "r"), "VARCHAR"), PERSON), col(ROW_COUNT, "r"), copy=False)
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,8 @@ MAX_TRIES = 2_000_000
 
 
 def readable_at(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) -> exp.Select:
-    """The combinations at a generalization, as readers see them: ``combination``, ``n``, ``node_i``."""
-    query = template("SELECT c.combination, c.n FROM :combinations AS c")(combinations=combinations)
+    """The combinations at a generalization, as readers see them: ``combination``, ``row_count``, ``node_i``."""
+    query = template("SELECT c.combination, c.row_count FROM :combinations AS c")(combinations=combinations)
     query, nodes = join_levels(query, trees, levels)
     for i, (tree, node) in enumerate(zip(trees, nodes, strict=True)):
         query = query.join(aliased(tree.nodes, f"v{i}"), on=node.eq(col(NODE, f"v{i}")), copy=False)
@@ -71,7 +71,7 @@ def can_be_blanked(task: LocalTask, tree: Tree) -> bool:
 
 
 # Rows of infeasible classes that have no choice yet.
-_WAITING = template("SELECT r.class, r.combination, r.n, :nodes FROM :classified AS r WHERE NOT r.kept")
+_WAITING = template("SELECT r.class, r.combination, r.row_count, :nodes FROM :classified AS r WHERE NOT r.kept")
 # Feasible choices of waiting classes, if all classes make all of their tries: a row for each class and pattern.
 _OPTIONS = template("""
     SELECT t.class, :nodes_tried, t.weight, t.pattern, j.class_size
@@ -172,13 +172,13 @@ def tries(
         nodes.append(as_column(_if_blank(i, root, node, "p"), node_column(i)))
         blanks_are_new.append(_if_blank(i, node.neq(root), exp.true(), "p"))
     return template("""
-        SELECT w.class, w.combination, w.n, :nodes, p.weight, p.pattern
+        SELECT w.class, w.combination, w.row_count, :nodes, p.weight, p.pattern
         FROM :waiting AS w
         JOIN :patterns AS p ON p.place BETWEEN :first AND :last AND :blanks_are_new
     """)(nodes=nodes, waiting=waiting, patterns=patterns, first=first, last=last, blanks_are_new=all_of(blanks_are_new))
 
 
-_ROWS = template("SELECT combination, n, :nodes FROM :rows")
+_ROWS = template("SELECT combination, row_count, :nodes FROM :rows")
 
 
 _COMMON_OR_BLANK = fragment("""
@@ -209,7 +209,7 @@ class _CellSuppression:
         evaluator = replace(task.evaluator, requirements=task.search_input.requirements)
         query = template("""
             WITH combinations AS (
-                SELECT r.combination, r.n, :nodes_of_rows, j.kept
+                SELECT r.combination, r.row_count, :nodes_of_rows, j.kept
                 FROM :readable AS r
                 JOIN :evaluated AS j ON :same_class
             )
@@ -232,7 +232,7 @@ class _CellSuppression:
         for i in self.blankable:
             is_blank = is_blank | nodes[i].eq(trees[i].root)
         # Kept rows that read as blank somewhere: blanked rows may be in a class with them.
-        query = template("SELECT combination, n, :nodes FROM :classified WHERE kept AND (:is_blank)")(
+        query = template("SELECT combination, row_count, :nodes FROM :classified WHERE kept AND (:is_blank)")(
             nodes=nodes, classified=self.classified, is_blank=is_blank
         )
         self.kept_with_blanks = self._make("kept_with_blanks", query)
@@ -291,7 +291,7 @@ class _CellSuppression:
         columns = [col(name) for name in names]
         block_of_class = template("""
             SELECT partition, :class AS class, :block AS block
-            FROM (SELECT *, row_number() OVER (ORDER BY :blocks) AS partition FROM :partitions) AS n
+            FROM (SELECT *, row_number() OVER (ORDER BY :blocks) AS partition FROM :partitions) AS numbered
         """)
         by_class = [
             block_of_class(**{"class": i + 1}, block=block, blocks=columns, partitions=partitions)
@@ -341,13 +341,17 @@ class _CellSuppression:
         return template("""
             SELECT p.partition
             FROM :blocks AS p
-            JOIN (SELECT class, :nodes, sum(n)::BIGINT AS n FROM :rows GROUP BY class, :nodes) AS r ON p.class = r.class
+            JOIN (
+                SELECT class, :nodes, sum(row_count)::BIGINT AS row_count FROM :rows GROUP BY class, :nodes
+            ) AS r ON p.class = r.class
             LEFT JOIN :choices AS b ON p.partition = b.partition AND p.class = b.class
             LEFT JOIN :evaluated AS j ON b.partition = j.partition AND :same_class
             GROUP BY p.partition
             ORDER BY
-                round(sum(r.n * CASE WHEN coalesce(j.kept, FALSE) THEN :blank_weight ELSE :total_weight END), 6),
-                sum(CASE WHEN coalesce(j.kept, FALSE) THEN 0 ELSE r.n END),
+                round(
+                    sum(r.row_count * CASE WHEN coalesce(j.kept, FALSE) THEN :blank_weight ELSE :total_weight END), 6
+                ),
+                sum(CASE WHEN coalesce(j.kept, FALSE) THEN 0 ELSE r.row_count END),
                 p.partition
             LIMIT 1
         """)(
@@ -422,7 +426,7 @@ class _CellSuppression:
 
     def _chosen_rows(self, rows: exp.Table, choice: exp.Table) -> exp.Select:
         return template("""
-            SELECT w.combination, w.n, :nodes
+            SELECT w.combination, w.row_count, :nodes
             FROM :rows AS w
             JOIN :choice AS d ON w.class = d.class
         """)(nodes=self._nodes("d"), rows=rows, choice=choice)

@@ -68,7 +68,7 @@ from sqlanon.strategies.local.core.groups import (
 )
 from sqlanon.strategies.local.core.nodes import COMBINATION, Tree, level_column
 from sqlanon.strategies.local.core.task import LocalOutcome, LocalTask
-from sqlanon.support.coding import ROWS
+from sqlanon.support.coding import ROW_COUNT
 from sqlanon.support.expressions import all_of, col, fragment, template
 
 MAX_FIRST_ROUND_PAIRS = 50 * MAX_PAIRS
@@ -89,7 +89,7 @@ def forest(task: LocalTask) -> LocalOutcome:
         priced = groups.make(priced_combinations(groups.combinations, task.trees))
         columns = [[col(level_column(i, level)) for level in tree.levels] for i, tree in enumerate(task.trees)]
         query = template(
-            "SELECT combination, n, :price AS price FROM :priced WHERE :can_be_released ORDER BY combination"
+            "SELECT combination, row_count, :price AS price FROM :priced WHERE :can_be_released ORDER BY combination"
         )(
             price=sum_of([_least_price(i, tree) for i, tree in enumerate(task.trees)]),
             priced=priced,
@@ -135,7 +135,7 @@ def _lower_bound(task: LocalTask, trees: Forest, classes: Sequence[dict[int, int
 
 
 def _refuse_large_inputs(task: LocalTask, k: int) -> None:
-    query = template("SELECT count(*), count(*) FILTER (WHERE n < :k) FROM :combinations")(
+    query = template("SELECT count(*), count(*) FILTER (WHERE row_count < :k) FROM :combinations")(
         k=k, combinations=task.combinations
     )
     count, small_count = task.fetch_row(query)
@@ -229,7 +229,7 @@ def _divide_combinations(task: LocalTask, classes: Sequence[dict[int, int]]) -> 
         before = assigned_rows[combination]
         rows.append((combination, class_id, n, before + 1, before + n))
         assigned_rows[combination] += n
-    names = (COMBINATION, CLASS_ID, ROWS, "first_row", "last_row")
+    names = (COMBINATION, CLASS_ID, ROW_COUNT, "first_row", "last_row")
     columns = zip(*rows, strict=True) if rows else ((),) * len(names)
     table = task.work("forest_groups")
     arrow = pa.table({name: pa.array(column, pa.int64()) for name, column in zip(names, columns, strict=True)})
@@ -239,7 +239,7 @@ def _divide_combinations(task: LocalTask, classes: Sequence[dict[int, int]]) -> 
     return template("""
         SELECT
             (row_number() OVER (ORDER BY g.class_id, g.combination) - 1)::INTEGER AS combination,
-            g.class_id, g.n, g.first_row, g.last_row, :nodes
+            g.class_id, g.row_count, g.first_row, g.last_row, :nodes
         FROM :classes AS g
         JOIN :combinations AS c ON g.combination = c.combination
     """)(nodes=nodes, classes=table, combinations=task.combinations)

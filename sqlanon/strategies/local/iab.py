@@ -16,7 +16,7 @@ no other row violates without them; it may still be generalized further.
 Tables: ``maps`` holds the generalized tables: ``state`` (the number), ``attribute``, ``ground`` (a node at the
 attribute's lowest level) and ``node`` (its generalized one). ``steps``: by attribute and node the ``next`` one above it
 that may be released. ``hits``: by state and attribute the ``next`` nodes of violating rows. ``tuples``: by combination
-the distinct values of the other released columns, as ``tuple_id`` and ``n``.
+the distinct values of the other released columns, as ``tuple_id`` and ``row_count``.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def tuples_by_combination(
     trees: Sequence[Tree],
 ) -> exp.Select:
     """The distinct values of the released columns that are not quasi-identifiers, numbered by ``tuple_id``, with the
-    rows ``n`` of each combination."""
+    rows ``row_count`` of each combination."""
     names = [column.name for column in columns if column.quasi is None]
     aliases = [inner_column(j) for j in range(len(names))]
     values = [as_column(col(attribute.column), quasi_column(i)) for i, attribute in enumerate(attributes)]
@@ -112,8 +112,8 @@ def tuples_by_combination(
     )
     rows = map_to_combinations(subquery(coded, "f"), combinations, trees, aliases)
     return template("""
-        SELECT combination, (dense_rank() OVER (ORDER BY :values))::INTEGER AS tuple_id, n
-        FROM (SELECT combination, :values, count(*) AS n FROM :rows AS r GROUP BY combination, :values) AS c
+        SELECT combination, (dense_rank() OVER (ORDER BY :values))::INTEGER AS tuple_id, row_count
+        FROM (SELECT combination, :values, count(*) AS row_count FROM :rows AS r GROUP BY combination, :values) AS c
     """)(values=[col(alias) for alias in aliases], rows=rows)
 
 
@@ -310,7 +310,7 @@ class StateSearch:
 
     def _not_violating(self, flagged: exp.Table, number_: int) -> exp.Select:
         return template("""
-            SELECT state, combination, n, :nodes
+            SELECT state, combination, row_count, :nodes
             FROM :rows
             WHERE state IN (:state) AND NOT violates
         """)(rows=flagged, state=number_, nodes=node_columns(len(self.attributes)))
@@ -343,7 +343,7 @@ class StateTables:
         self._maps = task.make("iab_maps", union_all(*maps))
         grounds = [col(level_column(i, tree.floor)) for i, tree in enumerate(trees)]
         # The combinations that can be released, with the lowest node of each attribute.
-        query = template("SELECT combination, n, :grounds FROM :combinations")(
+        query = template("SELECT combination, row_count, :grounds FROM :combinations")(
             grounds=[as_column(ground, f"ground_{i}") for i, ground in enumerate(grounds)],
             combinations=task.combinations,
         )
@@ -370,14 +370,14 @@ class StateTables:
         self.task.runner.drop(table)
 
     def generalized_tables(self, numbers: Sequence[int]) -> exp.Select:
-        """The generalized tables of states: ``state``, ``combination``, ``n``, ``node_i``.
+        """The generalized tables of states: ``state``, ``combination``, ``row_count``, ``node_i``.
 
         Every combination has a node in each state. The joins are outer ones, which are made in the order in which they
         are written: the engine may begin inner ones with the product of all attributes' maps.
         """
         attributes = range(len(self.task.trees))
         query = template("""
-            SELECT t.state, c.combination, c.n, :nodes
+            SELECT t.state, c.combination, c.row_count, :nodes
             FROM :combinations AS c
             CROSS JOIN :states AS t(state)
         """)(
@@ -399,13 +399,13 @@ class StateTables:
         nodes = node_columns(len(self.task.trees), "p")
         if self._tuples is None:
             tuples = template("""
-                SELECT p.state, p.violates, sum(p.n)::BIGINT AS n
+                SELECT p.state, p.violates, sum(p.row_count)::BIGINT AS row_count
                 FROM :rows AS p
                 GROUP BY p.state, :nodes, p.violates
             """)(rows=rows, nodes=nodes)
         else:
             tuples = template("""
-                SELECT p.state, p.violates, sum(o.n)::BIGINT AS n
+                SELECT p.state, p.violates, sum(o.row_count)::BIGINT AS row_count
                 FROM :rows AS p
                 JOIN :tuples AS o ON p.combination = o.combination
                 GROUP BY p.state, :nodes, p.violates, o.tuple_id
@@ -416,8 +416,8 @@ class StateTables:
                 state,
                 count(*) AS tuples,
                 count(*) FILTER (WHERE violates) AS violating,
-                sum(n)::BIGINT AS rows,
-                coalesce((sum(n) FILTER (WHERE violates))::BIGINT, 0) AS violating_rows
+                sum(row_count)::BIGINT AS rows,
+                coalesce((sum(row_count) FILTER (WHERE violates))::BIGINT, 0) AS violating_rows
             FROM :tuples AS t
             GROUP BY state
             ORDER BY state

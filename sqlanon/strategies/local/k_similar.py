@@ -68,7 +68,7 @@ divisible_blocks = template("""
             count(*) OVER (PARTITION BY m.class_id) AS size
         FROM :members AS m
         JOIN :classes AS g ON m.class_id = g.class_id
-        WHERE g.n >= :rows AND g.price > 0
+        WHERE g.row_count >= :rows AND g.price > 0
     ) AS b
     WHERE size <= :max_block
 """)
@@ -87,7 +87,8 @@ _PROPOSALS = template("""
         pairs AS (
             SELECT
                 f.class_id, g.class_id AS partner,
-                f.n AS n_class, g.n AS n_partner, f.price AS class_price, g.price AS partner_price, :price AS price
+                f.row_count AS class_rows, g.row_count AS partner_rows,
+                f.price AS class_price, g.price AS partner_price, :price AS price
             FROM block_classes AS f
             JOIN block_classes AS g ON f.block = g.block AND f.class_id <> g.class_id
             WHERE NOT f.kept
@@ -97,8 +98,8 @@ _PROPOSALS = template("""
                 class_id,
                 min(
                     (
-                        CASE WHEN n_class + n_partner >= :rows THEN 2305843009213693952 ELSE 0 END
-                        + (n_class + n_partner) * price - n_class * class_price - n_partner * partner_price
+                        CASE WHEN class_rows + partner_rows >= :rows THEN 2305843009213693952 ELSE 0 END
+                        + (class_rows + partner_rows) * price - class_rows * class_price - partner_rows * partner_price
                     )::HUGEINT * 2147483648 + partner
                 ) AS best
             FROM pairs
@@ -146,13 +147,13 @@ cheaper_blocks = template("""
     SELECT o.*
     FROM :blocks AS o
     JOIN (
-        SELECT m.block, sum(g.n * g.price)::BIGINT AS price
+        SELECT m.block, sum(g.row_count * g.price)::BIGINT AS price
         FROM :blocks AS m
         JOIN :classes AS g ON g.class_id = m.combination
         GROUP BY m.block
     ) AS s ON o.block = s.block
     JOIN :whole AS b ON o.block = b.class_id
-    WHERE s.price <= b.n * b.price
+    WHERE s.price <= b.row_count * b.price
 """)
 
 
@@ -201,7 +202,7 @@ def _try_all_groupings(task: LocalTask, groups: Groups, count: int) -> Grouping:
     members = groups.make(query)
     classes = groups.price_members(members).classes
     query = template("""
-        SELECT g.class_id, g.n, g.n * g.price
+        SELECT g.class_id, g.row_count, g.row_count * g.price
         FROM :classes AS g
         JOIN :evaluated AS j ON g.class_id = j.class_id
         WHERE j.kept AND g.price IS NOT NULL

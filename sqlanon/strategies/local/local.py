@@ -29,7 +29,7 @@ MIN_GAIN = 0.02
 # The lowest price up to which classes have at least a number of rows together.
 price_threshold = template("""
     SELECT min(price)
-    FROM (SELECT price, (sum(n) OVER (ORDER BY price))::BIGINT AS rows_so_far FROM :classes) AS s
+    FROM (SELECT price, (sum(row_count) OVER (ORDER BY price))::BIGINT AS rows_so_far FROM :classes) AS s
     WHERE rows_so_far >= :rows
 """)
 members_up_to_price = template("""
@@ -49,9 +49,9 @@ profitable_moves = template("""
                 m.class_id AS from_class,
                 o.class_id AS to_class,
                 o.added_price,
-                g.n * g.price AS class_price,
-                p.n * g.price - o.added_price AS saving,
-                g.n - p.n >= :least_class AS enough_rows_stay
+                g.row_count * g.price AS class_price,
+                p.row_count * g.price - o.added_price AS saving,
+                g.row_count - p.row_count >= :least_class AS enough_rows_stay
             FROM :members AS m
             JOIN :classes AS g ON m.class_id = g.class_id
             JOIN :combinations AS p ON m.combination = p.combination

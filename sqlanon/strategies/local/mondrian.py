@@ -160,7 +160,7 @@ def first_parts(combinations: exp.Table, trees: Sequence[Tree], limited: Mapping
     """The parts to begin with: combinations that can be released as one class, by the allowed levels and labels."""
     highest = [col("highest_released", f"a{i}") for i in limited]
     part = fragment("dense_rank() OVER (ORDER BY :highest) - 1")(highest=highest) if highest else number(0)
-    query = template("SELECT c.combination, c.n, :part::INTEGER AS part FROM :combinations AS c")(
+    query = template("SELECT c.combination, c.row_count, :part::INTEGER AS part FROM :combinations AS c")(
         part=part, combinations=combinations
     )
     for i, nodes in limited.items():

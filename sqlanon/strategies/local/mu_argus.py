@@ -14,8 +14,8 @@ suppressed. If that exceeds the limit at the top, the result is the optimal full
 
 Source: A. Hundepool, L. Willenborg, "µ- and τ-ARGUS: software for statistical disclosure control" (1996).
 
-Columns: ``combination``, ``n`` and ``node_i`` in assignments; in unsafe rows ``unsafe_i``, the number of a row's unsafe
-combinations of attributes that the cell of attribute ``i`` is in, if it is not blank.
+Columns: ``combination``, ``row_count`` and ``node_i`` in assignments; in unsafe rows ``unsafe_i``, the number of a
+row's unsafe combinations of attributes that the cell of attribute ``i`` is in, if it is not blank.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def unsafe_rows(
     subsets: Sequence[Sequence[int]],
     evaluate: Callable[[exp.Expr, Sequence[str]], exp.Query],
 ) -> exp.Select:
-    """The rows with an unsafe combination of values of a subset of attributes: ``combination``, ``n``, ``unsafe_i``."""
+    """The rows with an unsafe combination of some attributes: ``combination``, ``row_count``, ``unsafe_i``."""
     parts = []
     for attributes in subsets:
         keys = [node_column(i) for i in attributes]
@@ -71,7 +71,7 @@ def unsafe_rows(
                 else number(0)
             )
             counts.append(as_column(is_shown, unsafe_column(i)))
-        query = template("SELECT p.combination, p.n, :counts FROM :unsafe AS p")
+        query = template("SELECT p.combination, p.row_count, :counts FROM :unsafe AS p")
         unsafe = feasible_rows(assignment, evaluate(assignment, keys), keys, feasible=False)
         parts.append(query(counts=counts, unsafe=unsafe))
     return sum_unsafe_counts(parts, trees)
@@ -83,7 +83,7 @@ def sum_unsafe_counts(parts: Sequence[exp.Query], trees: Sequence[Tree]) -> exp.
         as_column(fragment("sum(:count)::BIGINT")(count=col(unsafe_column(i))), unsafe_column(i))
         for i in range(len(trees))
     ]
-    return template("SELECT combination, n, :sums FROM :parts AS e GROUP BY combination, n")(
+    return template("SELECT combination, row_count, :sums FROM :parts AS e GROUP BY combination, row_count")(
         sums=sums, parts=union_all(*parts)
     )
 
@@ -112,7 +112,7 @@ def blank_cells(assignment: exp.Table, unsafe: exp.Table, trees: Sequence[Tree],
             SELECT combination, CASE WHEN most > 0 THEN :cell END AS cell
             FROM (SELECT *, :most AS most FROM :unsafe) AS c
         )
-        SELECT p.combination, p.n, :nodes
+        SELECT p.combination, p.row_count, :nodes
         FROM :assignment AS p
         LEFT JOIN cells AS u ON p.combination = u.combination
         WHERE u.combination IS NULL OR u.cell IS NOT NULL
@@ -201,9 +201,12 @@ class _MuArgus:
         self.clock.spend()
         unsafe = self._make_unsafe(assignment, subsets)
         occurrences = [
-            fragment("coalesce(sum(n * :count)::BIGINT, 0)")(count=col(unsafe_column(i))) for i in self.attributes
+            fragment("coalesce(sum(row_count * :count)::BIGINT, 0)")(count=col(unsafe_column(i)))
+            for i in self.attributes
         ]
-        query = template("SELECT coalesce(sum(n)::BIGINT, 0), :counts FROM :unsafe")(counts=occurrences, unsafe=unsafe)
+        query = template("SELECT coalesce(sum(row_count)::BIGINT, 0), :counts FROM :unsafe")(
+            counts=occurrences, unsafe=unsafe
+        )
         rows, *counts = task.fetch_row(query)
         task.progress(rows, self.rounds, None)
         return unsafe, rows, counts

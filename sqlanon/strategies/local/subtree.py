@@ -90,9 +90,9 @@ def _word_names(packing: Packing) -> list[str]:
 def cut_combinations(
     combinations: exp.Table, trees: Sequence[Tree], packing: Packing, cuts: Sequence[exp.Expr]
 ) -> exp.Select:
-    """The combinations as a cut of each attribute releases them: ``combination``, ``n``, ``node_i``, and the words
-    of their classes."""
-    query = template("SELECT c.combination, c.n FROM :combinations AS c")(combinations=combinations)
+    """The combinations as a cut of each attribute releases them: ``combination``, ``row_count``, ``node_i``, and the
+    words of their classes."""
+    query = template("SELECT c.combination, c.row_count FROM :combinations AS c")(combinations=combinations)
     for i, (tree, cut) in enumerate(zip(trees, cuts, strict=True)):
         alias = f"cut_{i}"
         on = col(level_column(i, tree.floor), "c").eq(col("ground", alias))
@@ -102,19 +102,19 @@ def cut_combinations(
 
 
 def paths(combinations: exp.Table, tree: Tree, attribute: int, costs: exp.Table) -> exp.Select:
-    """The nodes above each ground node of an attribute that may be released: ``ground``, its rows ``n``, ``node``,
+    """The nodes above each ground node of an attribute that may be released: ``ground``, its ``row_count``, ``node``,
     ``level`` and ``cost``, which rises with the level."""
     return template("""
         WITH
             ground_nodes AS (
-                SELECT :ground AS ground, sum(n)::BIGINT AS n FROM :combinations GROUP BY :ground
+                SELECT :ground AS ground, sum(row_count)::BIGINT AS row_count FROM :combinations GROUP BY :ground
             ),
             ancestors AS (
-                SELECT ground, n, unnest(:nodes) AS node
+                SELECT ground, row_count, unnest(:nodes) AS node
                 FROM :ancestors
                 JOIN ground_nodes USING (ground)
             )
-        SELECT ancestors.ground, ancestors.n, costs.node, costs.level, costs.cost
+        SELECT ancestors.ground, ancestors.row_count, costs.node, costs.level, costs.cost
         FROM ancestors
         JOIN :costs AS costs ON ancestors.node = costs.node
         WHERE costs.released
@@ -157,7 +157,9 @@ def raises(node_paths: exp.Table) -> exp.Subquery:
     They are a subquery, not a table: a tall hierarchy has a row for each pair of levels.
     """
     query = template("""
-        SELECT low.node, low.ground, high.node AS new_node, low.n::HUGEINT * (high.cost - low.cost) AS added_cost
+        SELECT
+            low.node, low.ground, high.node AS new_node,
+            low.row_count::HUGEINT * (high.cost - low.cost) AS added_cost
         FROM :paths AS low
         JOIN :paths AS high ON low.ground = high.ground AND low.level < high.level
     """)(paths=node_paths)

@@ -87,7 +87,7 @@ class Plain:
     def __init__(self, task: LocalTask, summary: str, relaxed: bool, k: int) -> None:
         self.summary, self.relaxed, self.k = summary, relaxed, k
         self.columns = [self.column(task, i) for i in range(len(task.trees))]
-        self.n = dict(task.engine.rows(exp.select("combination", "n").from_(task.combinations)))
+        self.n = dict(task.engine.rows(exp.select("combination", "row_count").from_(task.combinations)))
 
     def column(self, task: LocalTask, i: int) -> Column:
         tree = task.trees[i]

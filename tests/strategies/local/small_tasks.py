@@ -143,7 +143,7 @@ def _search_input(small: Small, trees: Sequence[Tree]) -> Any:
         start=small.start or ceiling,
         weights=[tree.weight for tree in trees],
         released_columns=(),
-        source=SimpleNamespace(relation=table("combinations"), columns=("combination", "n")),
+        source=SimpleNamespace(relation=table("combinations"), columns=("combination", "row_count")),
         columns=SimpleNamespace(key=("combination",)),
         policy=SimpleNamespace(
             search=SimpleNamespace(**SEARCH | small.search),
@@ -254,7 +254,8 @@ def _members(connection: Any, small: Small, trees: Sequence[Tree]) -> tuple[exp.
     sizes = Counter(places[row] for row in small.rows if row in places)
     names = [f"node_{i}_level_{level}" for i, tree in enumerate(trees) for level in range(tree.floor, tree.height + 1)]
     connection.execute(
-        f"CREATE TABLE combinations (combination INTEGER, {', '.join(f'{name} INTEGER' for name in names)}, n BIGINT)"
+        f"CREATE TABLE combinations (combination INTEGER, {', '.join(f'{name} INTEGER' for name in names)}, "
+        "row_count BIGINT)"
     )
     every = [(place, *path, sizes[place]) for place, path in enumerate(distinct)]
     insert(connection, "combinations", every)
@@ -271,7 +272,7 @@ def _members(connection: Any, small: Small, trees: Sequence[Tree]) -> tuple[exp.
         for place, n in some.items():
             counts[place, mover] += n
             settled[place, mover] += mover is None
-    connection.execute("CREATE TABLE members (combination INTEGER, n BIGINT, persons BIGINT, mover INTEGER)")
+    connection.execute("CREATE TABLE members (combination INTEGER, row_count BIGINT, persons BIGINT, mover INTEGER)")
     members = [
         (place if isinstance(place, int) else None, n, settled[place, mover], mover)
         for (place, mover), n in counts.items()

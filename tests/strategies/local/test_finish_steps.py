@@ -42,7 +42,7 @@ def test_rows_whose_exact_values_are_shown_are_counted_once(ends: dict[int, tupl
     """Only released attributes count; the attribute with the most labels comes first."""
     with small_task(SMALL) as task:
         connection = task.engine.connection
-        connection.execute("CREATE TABLE kept (combination INTEGER, n BIGINT)")
+        connection.execute("CREATE TABLE kept (combination INTEGER, row_count BIGINT)")
         sizes = {0: 3, 1: 4, 2: 5, 3: 8}
         insert(connection, "kept", [*sizes.items()])
         connection.execute("CREATE TABLE ends (combination INTEGER, is_end_0 BOOLEAN, is_end_1 BOOLEAN)")
@@ -67,7 +67,9 @@ def test_the_greatest_part_is_kept_in_which_all_shields_hold(most: int, monkeypa
     with small_task(SMALL) as task:
         seen = {c: (*(rng.randrange(4) for _ in range(3)), rng.randrange(1, 3)) for c in range(30)}
         connection = task.engine.connection
-        connection.execute("CREATE TABLE seen (combination INTEGER, code_0 INT, code_1 INT, code_2 INT, n BIGINT)")
+        connection.execute(
+            "CREATE TABLE seen (combination INTEGER, code_0 INT, code_1 INT, code_2 INT, row_count BIGINT)"
+        )
         insert(connection, "seen", [(c, *row) for c, row in seen.items()])
         three: Any = replace(task, trees=(*task.trees, task.trees[0]))
         shields = [SubsetCondition(some, tuple(f"a{i}" for i in some), k) for some in pairs]

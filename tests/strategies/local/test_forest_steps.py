@@ -108,7 +108,7 @@ def test_classes_labels_and_bound_are_those_of_plain_trees(
         placed = shared.placed(outcome.assignment)
         assert Counter((ground[shared.paths[s]], shared.n[s], nodes) for s, nodes in placed.items()) == expected
         places: dict[int, list[tuple[int, int]]] = {}
-        columns = exp.select("combination", "first_row", "last_row", "n").from_(outcome.task.combinations)
+        columns = exp.select("combination", "first_row", "last_row", "row_count").from_(outcome.task.combinations)
         for share, first, last, n in task.engine.rows(columns):
             assert last - first + 1 == n
             places.setdefault(ground[shared.paths[share]], []).append((first, last))
@@ -158,7 +158,7 @@ def test_without_complete_trees_there_is_no_release() -> None:
 
 def test_rows_are_not_divided_by_a_key_that_several_have() -> None:
     with small_task(SMALLS["weights"]) as task:
-        task.search_input.columns.key = ("n",)  # type: ignore[misc]
+        task.search_input.columns.key = ("row_count",)  # type: ignore[misc]
         with pytest.raises(SourceError, match="belong to several rows"):
             forest(task)
 

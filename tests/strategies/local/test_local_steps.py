@@ -23,7 +23,7 @@ from support.databases import insert
 
 A, B, C = letters("a", 4, 2), letters("b", 4, 2), letters("c", 3)
 TABLES = {name: table(name) for name in ("offers", "members", "classes", "combinations")}
-CLASSES = "class_id INTEGER, n BIGINT, price BIGINT"
+CLASSES = "class_id INTEGER, row_count BIGINT, price BIGINT"
 
 
 @pytest.mark.parametrize(("rows", "price"), [(3, 1), (4, 4), (5, 4), (9, 4), (10, 7)])
@@ -81,7 +81,7 @@ def test_combinations_move_to_a_cheaper_class() -> None:
             moved,
             members=("combination INTEGER, class_id INTEGER", [*members.items()]),
             classes=(CLASSES, [(cell, size[cell], price) for cell, price in prices.items()]),
-            combinations=("combination INTEGER, n BIGINT", [*n.items()]),
+            combinations=("combination INTEGER, row_count BIGINT", [*n.items()]),
             offers=(
                 "combination INTEGER, class_id INTEGER, added_price BIGINT",
                 [(c, *offer) for c, offer in offers.items()],
@@ -98,7 +98,7 @@ def test_the_combination_that_saves_most_leaves_first() -> None:
         moved,
         members=("combination INTEGER, class_id INTEGER", members),
         classes=(CLASSES, [(0, 11, 10)]),
-        combinations=("combination INTEGER, n BIGINT", n),
+        combinations=("combination INTEGER, row_count BIGINT", n),
         offers=("combination INTEGER, class_id INTEGER, added_price BIGINT", offers),
     )
     assert answer == [(1, 9)]

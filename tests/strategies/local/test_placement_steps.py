@@ -43,7 +43,7 @@ def test_figures_of_classes_are_of_those_that_are_kept() -> None:
 
 
 def test_figures_of_attributes_count_rows() -> None:
-    columns = "n BIGINT, leaves_0 DOUBLE, level_0 INTEGER, leaves_1 DOUBLE, level_1 INTEGER"
+    columns = "row_count BIGINT, leaves_0 DOUBLE, level_0 INTEGER, leaves_1 DOUBLE, level_1 INTEGER"
     kept_rows = [(3, 1.5, 1, 0.0, 0), (2, 0.0, 0, 4.0, 2), (5, 3.0, 2, 2.0, 1)]
     expected: list[Any] = []
     for place in (1, 3):
@@ -219,14 +219,16 @@ def test_combinations_are_numbered_in_the_order_of_their_codes() -> None:
         (3, 0, 2, True), (3, 0, 1, True), (0, 2, 1, True), (0, 1, 4, True), (1, 1, 0, True), (2, 2, 5, False),
         (3, 0, 7, False),
     ]]  # fmt: skip
-    columns = "quasi_0_level_0 INTEGER, quasi_0_level_1 INTEGER, quasi_1_level_1 INTEGER, n BIGINT, known BOOLEAN"
+    columns = (
+        "quasi_0_level_0 INTEGER, quasi_0_level_1 INTEGER, quasi_1_level_1 INTEGER, row_count BIGINT, known BOOLEAN"
+    )
     statement = distinct_combinations(table("frequency"), trees)
     expected = [(0, 0, 11, 5, 4), (1, 0, 12, 5, 1), (2, 3, 10, 5, 3)]
     assert query(statement, frequency=(columns, rows)) == expected
     nodes = ", ".join(f"node_{i}_level_{level} INTEGER" for i, level in [(0, 0), (1, 1), (2, 0)])
-    tables = {"frequency": (columns, rows), "made": (f"combination INTEGER, {nodes}, n BIGINT", expected)}
+    tables = {"frequency": (columns, rows), "made": (f"combination INTEGER, {nodes}, row_count BIGINT", expected)}
     for unknown in (False, True):
-        statement = map_to_combinations(table("frequency"), table("made"), trees, ["n"], unknown)
+        statement = map_to_combinations(table("frequency"), table("made"), trees, ["row_count"], unknown)
         unknown_nodes = [(None, 0), (None, 5), (None, 7)] if unknown else []
         assert query(statement, **tables) == [*unknown_nodes, (0, 4), (1, 1), (2, 1), (2, 2)]
 

@@ -60,7 +60,7 @@ def test_blocks_of_two_classes_that_lose_something_are_divided() -> None:
     answer = query(
         blocks,
         members=("combination INTEGER, class_id INTEGER", members),
-        classes=("class_id INTEGER, n BIGINT, price BIGINT", classes),
+        classes=("class_id INTEGER, row_count BIGINT, price BIGINT", classes),
     )
     assert answer == [(0, 0, 0), (1, 0, 1)]
 
@@ -70,7 +70,7 @@ def test_a_block_stays_divided_if_that_costs_no_more() -> None:
     blocks = [(0, 0, 0), (1, 0, 1), (2, 2, 2), (3, 2, 3), (4, 4, 4), (5, 4, 5)]
     classes = [(0, 2, 5), (1, 5, 2), (2, 3, 3), (3, 2, 5), (4, 5, 3), (5, 2, 3)]
     before = [(0, 10, 2), (2, 20, 1), (4, 4, 5)]
-    columns = "class_id INTEGER, n BIGINT, price BIGINT"
+    columns = "class_id INTEGER, row_count BIGINT, price BIGINT"
     answer = query(
         k_similar.cheaper_blocks(blocks=table("blocks"), classes=table("classes"), whole=table("before")),
         blocks=("combination INTEGER, block INTEGER, class_id INTEGER", blocks),
@@ -83,7 +83,7 @@ def test_a_block_stays_divided_if_that_costs_no_more() -> None:
 # Persons
 
 
-MEMBERS = "combination INTEGER, n BIGINT, persons BIGINT, mover INTEGER"
+MEMBERS = "combination INTEGER, row_count BIGINT, persons BIGINT, mover INTEGER"
 
 
 def test_persons_are_counted_once_by_the_combinations_in_which_they_are() -> None:
@@ -209,7 +209,7 @@ def test_a_class_proposes_the_partner_with_which_it_is_small_and_loses_least(
         n = {cell: sum(plain.n[c] for c in of_cell[cell]) for cell in of_cell}
         prices = {cell: price_of(plain, of_cell[cell]) for cell in of_cell}
         assert {cell: (count, price) for cell, count, price in task.engine.rows(
-            exp.select("class_id", "n", "price").from_(classes)
+            exp.select("class_id", "row_count", "price").from_(classes)
         )} == {cell: (n[cell], prices[cell]) for cell in of_cell}  # fmt: skip
         expected = []
         for first, second in itertools.permutations(of_cell, 2):

@@ -13,12 +13,12 @@ from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.strategies.lattice.classes import KEPT, evaluated_classes
 from sqlanon.strategies.local.core.nodes import Tree, equal_columns, join_levels, node_column
-from sqlanon.support.coding import ROWS, Levels, code_column, inner_column
+from sqlanon.support.coding import ROW_COUNT, Levels, code_column, inner_column
 from sqlanon.support.expressions import as_column, col, select, subquery, template
 
 _CLASSES_OF_ROWS = template("""
     SELECT :keys, class_size, class_size AS class_count, class_size >= :least AS kept
-    FROM (SELECT :keys, sum(n)::BIGINT AS class_size FROM :relation AS p GROUP BY :keys) AS j
+    FROM (SELECT :keys, sum(row_count)::BIGINT AS class_size FROM :relation AS p GROUP BY :keys) AS j
 """)
 
 
@@ -27,7 +27,7 @@ class ClassEvaluator:
     """Evaluates requirements on classes of combinations."""
 
     requirements: Requirements
-    persons: exp.Table | None = None  # ``combination``, ``n``, ``persons`` and, if persons move, ``mover``
+    persons: exp.Table | None = None  # ``combination``, ``row_count``, ``persons`` and, if persons move, ``mover``
     moving: bool = False
     sensitive: Mapping[Distribution, SensitiveTable] | None = None  # tables with ``combination`` in place of codes
 
@@ -42,7 +42,7 @@ class ClassEvaluator:
         return class_count(PERSONS, MOVER if self.moving else None)
 
     def evaluate(self, relation: exp.Expr, keys: Sequence[str]) -> exp.Select:
-        """The classes of a relation with ``combination``, ``n`` and some keys: the keys, ``class_size`` (rows),
+        """The classes of a relation with ``combination``, ``row_count`` and some keys: the keys, ``class_size`` (rows),
         ``class_count`` (rows or persons) and ``kept``: whether they meet the requirements."""
         if self.needs_only_rows:
             columns = [col(key) for key in keys]
@@ -51,12 +51,14 @@ class ClassEvaluator:
         codes = [code_column(i, 0) for i in range(len(keys))]
         coded_keys = [as_column(col(key, "p"), code) for key, code in zip(keys, codes, strict=True)]
         if self.persons is None:
-            frequency = template("SELECT :keys, p.n AS n FROM :relation AS p")(keys=coded_keys, relation=relation)
+            frequency = template("SELECT :keys, p.row_count AS row_count FROM :relation AS p")(
+                keys=coded_keys, relation=relation
+            )
         else:
             # Rows are counted once for each combination, persons for each of its movers.
             movers = [as_column(col(MOVER, "c"), MOVER)] if self.moving else []
             frequency = template("""
-                SELECT :keys, c.n AS n, c.persons AS persons, :movers
+                SELECT :keys, c.row_count AS row_count, c.persons AS persons, :movers
                 FROM :relation AS p
                 JOIN :persons AS c ON p.combination = c.combination
             """)(keys=coded_keys, movers=movers, relation=relation, persons=self.persons)
@@ -66,7 +68,7 @@ class ClassEvaluator:
                 *(inner_column(i) for i in range(table.inner)),
                 VALUE,
                 SHARE,
-                ROWS,
+                ROW_COUNT,
                 *([MOVER] if self.moving else []),
             ]
             counts = [col(name, "s") for name in names]
@@ -93,8 +95,8 @@ class ClassEvaluator:
 
 
 def generalized_combinations(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) -> exp.Select:
-    """The combinations at a generalization: ``combination``, ``n``, ``node_i``."""
-    query = template("SELECT c.combination, c.n FROM :combinations AS c")(combinations=combinations)
+    """The combinations at a generalization: ``combination``, ``row_count``, ``node_i``."""
+    query = template("SELECT c.combination, c.row_count FROM :combinations AS c")(combinations=combinations)
     query, nodes = join_levels(query, trees, levels)
     return query.select(*(as_column(node, node_column(i)) for i, node in enumerate(nodes)), copy=False)
 
@@ -136,8 +138,8 @@ def attribute_figures(kept_combinations: exp.Table, attribute_count: int) -> exp
     for i in range(attribute_count):
         query = template("""
             SELECT
-                sum(n::DOUBLE * :leaves)::DOUBLE AS leaves,
-                sum(n * :level)::BIGINT AS levels,
+                sum(row_count::DOUBLE * :leaves)::DOUBLE AS leaves,
+                sum(row_count * :level)::BIGINT AS levels,
                 min(:level) AS low,
                 max(:level) AS high
         """)(leaves=col(f"leaves_{i}"), level=col(f"level_{i}"))

@@ -180,7 +180,7 @@ def _warn_of_exact_ends(task: LocalTask, outcome: LocalOutcome, kept_combination
         return ()
     flags = [col(f"is_end_{i}", "e") for i in range(len(task.trees))]
     counts: list[exp.Expr] = [
-        fragment("coalesce((sum(k.n) FILTER (WHERE :condition))::BIGINT, 0)")(condition=flag)
+        fragment("coalesce((sum(k.row_count) FILTER (WHERE :condition))::BIGINT, 0)")(condition=flag)
         for flag in (*flags, exp.or_(*flags), exp.true())
     ]
     query = template("""

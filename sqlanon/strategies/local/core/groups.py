@@ -62,7 +62,7 @@ _SIGNED_NODE = fragment("CASE WHEN :released THEN :node ELSE -:node - 1 END")
 
 def combinations_at_all_levels(combinations: exp.Table, trees: Sequence[Tree]) -> exp.Select:
     """The combinations with their nodes of all levels. Nodes that must not be released have negative numbers."""
-    query = template("SELECT c.combination, c.n FROM :combinations AS c")(combinations=combinations)
+    query = template("SELECT c.combination, c.row_count FROM :combinations AS c")(combinations=combinations)
     for i, tree in enumerate(trees):
         alias = f"a{i}"
         on = col(level_column(i, tree.floor), "c").eq(col("ground", alias))
@@ -113,7 +113,7 @@ def priced_representatives(classes: exp.Expr, combinations: exp.Table, trees: Se
 
 
 def priced_classes(members: exp.Table, combinations: exp.Table, trees: Sequence[Tree], lowest: Levels) -> exp.Select:
-    """Classes by their members: ``class_id``, ``n`` (rows), the lowest common node from some levels up ``node_i``, and
+    """Classes by their members: ``class_id``, ``row_count``, the lowest common node from some levels up ``node_i``, and
     the ``price`` of a row."""
     nodes: list[exp.Expr] = []
     for i, (low, tree) in enumerate(zip(lowest, trees, strict=True)):
@@ -126,9 +126,9 @@ def priced_classes(members: exp.Table, combinations: exp.Table, trees: Sequence[
         common = fragment("coalesce(:nodes)")(nodes=common_nodes) if common_nodes[1:] else common_nodes[0]
         nodes.append(as_column(common, node_column(i)))
     query = template("""
-        SELECT g.class_id, g.n, :released, :price AS price
+        SELECT g.class_id, g.row_count, :released, :price AS price
         FROM (
-            SELECT m.class_id, sum(p.n)::BIGINT AS n, :nodes
+            SELECT m.class_id, sum(p.row_count)::BIGINT AS row_count, :nodes
             FROM :members AS m
             JOIN :combinations AS p ON m.combination = p.combination
             GROUP BY m.class_id
@@ -187,7 +187,7 @@ def cheapest_classes(
             representatives AS MATERIALIZED (:representatives),
             pairs AS (
                 SELECT
-                    x.combination, g.class_id, x.n AS added_rows, g.n AS class_rows,
+                    x.combination, g.class_id, x.row_count AS added_rows, g.row_count AS class_rows,
                     g.price AS price_before, :price AS price_after
                 FROM :unassigned AS x
                 CROSS JOIN representatives AS g
@@ -379,7 +379,7 @@ class Groups:
         """Evaluate the classes of a generalization whose nodes may be released; of several parts of them, one."""
         keys = [level_column(i, level) for i, level in enumerate(levels)]
         nodes = [col(key) for key in keys]
-        releasable = template("SELECT combination, n, :nodes FROM :unassigned")(
+        releasable = template("SELECT combination, row_count, :nodes FROM :unassigned")(
             nodes=nodes, unassigned=unassigned
         ).where(*((node >= 0) for node in nodes), copy=False)
         if parts > 1:
@@ -413,7 +413,7 @@ class Groups:
     def evaluate_members(self, members: exp.Table) -> exp.Select:
         """Evaluate classes, given by their members."""
         with_rows = template("""
-            SELECT m.combination, m.class_id, p.n
+            SELECT m.combination, m.class_id, p.row_count
             FROM :members AS m
             JOIN :combinations AS p ON m.combination = p.combination
         """)(members=members, combinations=self.combinations)
@@ -449,6 +449,8 @@ class Groups:
     def price_members(self, members: exp.Table, lowest: Levels | None = None) -> Grouping:
         """Classes by their members, released as their lowest common nodes from some levels up, with their price."""
         classes = self.make(priced_classes(members, self.combinations, self.task.trees, lowest or self.task.floor))
-        query = template("SELECT coalesce(sum(price * n)::BIGINT, 0), coalesce(sum(n)::BIGINT, 0) FROM :classes")
+        query = template(
+            "SELECT coalesce(sum(price * row_count)::BIGINT, 0), coalesce(sum(row_count)::BIGINT, 0) FROM :classes"
+        )
         price, rows = self.task.fetch_row(query(classes=classes))
         return Grouping(members, classes, price + (self.task.row_count - rows) * UNIT, rows)

@@ -147,7 +147,7 @@ NODE_OF_CODE = fragment("(:code::INTEGER + :offset)::INTEGER")
 
 def distinct_combinations(frequency: exp.Expr, trees: Sequence[Tree]) -> exp.Select:
     """The distinct combinations of known values, numbered in the order of their codes: ``combination``, the lowest node
-    of each attribute, and ``n``, rows."""
+    of each attribute, and ``row_count``, rows."""
     codes: list[exp.Expr] = []
     nodes: list[exp.Expr] = []
     for i, tree in enumerate(trees):
@@ -159,9 +159,9 @@ def distinct_combinations(frequency: exp.Expr, trees: Sequence[Tree]) -> exp.Sel
             node = NODE_OF_CODE(code=code, offset=tree.offsets[0])
         nodes.append(as_column(node, level_column(i, tree.floor)))
     return template("""
-        SELECT (row_number() OVER (ORDER BY :order) - 1)::INTEGER AS combination, :nodes, n
-        FROM (SELECT :codes, sum(n)::BIGINT AS n FROM :frequency WHERE known GROUP BY :codes) AS c
-        WHERE n > 0
+        SELECT (row_number() OVER (ORDER BY :order) - 1)::INTEGER AS combination, :nodes, row_count
+        FROM (SELECT :codes, sum(row_count)::BIGINT AS row_count FROM :frequency WHERE known GROUP BY :codes) AS c
+        WHERE row_count > 0
     """)(order=codes or [number(0)], nodes=nodes, codes=codes, frequency=frequency)
 
 
@@ -266,7 +266,7 @@ def hierarchy_nodes(coded: CodedAttribute, hierarchy: Hierarchy, tree: Tree, ord
         high=max(tree.leaves - 1, 0),
         values=coded.table,
     )
-    return template("SELECT *, level <= :ceiling AND :is_allowed AS released FROM :levels AS n")(
+    return template("SELECT *, level <= :ceiling AND :is_allowed AS released FROM :levels AS levels")(
         ceiling=tree.ceiling, is_allowed=is_allowed(col("label"), tree.forbidden), levels=union_all(*levels, root)
     )
 

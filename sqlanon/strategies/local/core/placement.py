@@ -65,12 +65,12 @@ def released_labels(nodes: exp.Table, assignment: exp.Table, attribute: int, for
 def readable_combinations(
     combinations: exp.Table, assignment: exp.Table, labels: Sequence[exp.Table], trees: Sequence[Tree], has_shares: bool
 ) -> exp.Select:
-    """Combinations as readers see them: ``combination``, ``n``, the codes of the labels ``code_i``, and by attribute
+    """Combinations as readers see them: ``combination``, ``row_count``, the labels' codes ``code_i``, and by attribute
     ``leaves_i`` and ``level_i``; the ground nodes ``ground_i`` that link them to source rows; and where combinations
     are divided into shares ``first_row`` and ``last_row``."""
     row_range = [col(name, "c") for name in ("first_row", "last_row")] if has_shares else []
     query = template("""
-        SELECT c.combination, c.n, :row_range
+        SELECT c.combination, c.row_count, :row_range
         FROM :assignment AS p
         JOIN :combinations AS c ON p.combination = c.combination
     """)(row_range=row_range, assignment=assignment, combinations=combinations)

@@ -51,7 +51,7 @@ PART = "part"
 class AttributeClasses:
     """The classes to summarize, for one attribute."""
 
-    rows: exp.Expr  # combinations: ``part``, their number of rows ``n``, and the lowest node of each attribute
+    rows: exp.Expr  # combinations: ``part``, their number of rows ``row_count``, and the lowest node of each attribute
     attribute: int  # its number
     tree: Tree
     allowed: exp.Table  # its table of `make_allowed_nodes`
@@ -77,8 +77,12 @@ class SummaryForm:
 _SUMMARY = template("""
     WITH
         class_values AS (
-            SELECT r.part, r.n, v.*
-            FROM (SELECT part, :ground AS ground, sum(n)::BIGINT AS n FROM :classes GROUP BY part, :ground) AS r
+            SELECT r.part, r.row_count, v.*
+            FROM (
+                SELECT part, :ground AS ground, sum(row_count)::BIGINT AS row_count
+                FROM :classes
+                GROUP BY part, :ground
+            ) AS r
             JOIN :values AS v ON r.ground = v.node
         ),
         facts AS (
@@ -123,8 +127,8 @@ _RUNNING = fragment("""
     (
         SELECT
             *,
-            (sum(n) OVER (PARTITION BY part ORDER BY low))::BIGINT AS so_far,
-            (sum(n) OVER (PARTITION BY part))::BIGINT AS whole
+            (sum(row_count) OVER (PARTITION BY part ORDER BY low))::BIGINT AS so_far,
+            (sum(row_count) OVER (PARTITION BY part))::BIGINT AS whole
         FROM class_values
     )
 """)
@@ -339,7 +343,7 @@ def summarize(
     search = task.search_input.policy.search
     ground = [level_column(i, tree.floor) for i, tree in enumerate(task.trees)]
     query = template("""
-        SELECT c.combination, c.n, p.part, :ground
+        SELECT c.combination, c.row_count, p.part, :ground
         FROM :combinations AS c
         JOIN :parts AS p ON c.combination = p.combination
     """)(ground=[col(name, "c") for name in ground], combinations=task.combinations, parts=parts)
@@ -399,7 +403,7 @@ def _ends_of_classes(classes: exp.Table, ground: Sequence[str]) -> exp.Select:
 
 _HAS_SEVERAL = fragment("(:first < :last)")
 _READS_LIKE_SET = fragment("""
-    (:has_several OR :first IN (SELECT node FROM :nodes AS n WHERE starts_with(label, '{')))
+    (:has_several OR :first IN (SELECT node FROM :nodes AS nodes WHERE starts_with(label, '{')))
 """)
 _OF_SINGLE_VALUES = template("""
     SELECT e.part, s.node, s.label, s.leaves, s.level

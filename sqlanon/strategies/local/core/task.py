@@ -39,7 +39,7 @@ from sqlanon.strategies.local.core.nodes import (
     set_labels,
 )
 from sqlanon.strategies.registry import run_strategy
-from sqlanon.support.coding import ROWS, Levels, group_counts, inner_column
+from sqlanon.support.coding import ROW_COUNT, Levels, group_counts, inner_column
 from sqlanon.support.expressions import Namer, aliased, col, fragment, subquery, template, union_all
 
 _ORDERED_TYPE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*|FLOAT|DOUBLE|BIGNUM|DATE|TIME.*")
@@ -98,8 +98,8 @@ class LocalTask:
         return self.fetch_row(query)[0]
 
     def count_rows(self, relation: exp.Expr) -> int:
-        """Count the source rows of a relation with ``n``."""
-        query = template("SELECT coalesce(sum(n)::BIGINT, 0) FROM :relation AS r")(relation=relation)
+        """Count the source rows of a relation with ``row_count``."""
+        query = template("SELECT coalesce(sum(row_count)::BIGINT, 0) FROM :relation AS r")(relation=relation)
         return int(self.fetch_value(query))
 
     def limit_is_reached(self) -> bool:
@@ -211,12 +211,12 @@ def prepare_local_task(
     movers = [MOVER] if space.moving else []
     persons = None
     if space.persons:
-        columns = [ROWS, PERSONS, *movers]
+        columns = [ROW_COUNT, PERSONS, *movers]
         query = map_to_combinations(space.frequency, combinations, trees, columns, include_unknown=True)
         persons = runner.create_table(work("local_members"), query)
     sensitive = {}
     for d, (distribution, counts) in enumerate(space.sensitive.items()):
-        columns = [*(inner_column(i) for i in range(counts.inner)), VALUE, SHARE, ROWS, *movers]
+        columns = [*(inner_column(i) for i in range(counts.inner)), VALUE, SHARE, ROW_COUNT, *movers]
         query = map_to_combinations(counts.table, combinations, trees, columns)
         table = runner.create_table(work(f"local_members_{d}"), query)
         sensitive[distribution] = SensitiveTable(table, counts.inner, counts.domain)
@@ -314,7 +314,7 @@ def add_set_labels(
     lowest = f"n{tree.floor}"
     frequent = []
     for level in range(tree.floor, tree.height):
-        nodes = template("SELECT c.combination, c.n, :node AS node FROM :combinations AS c")(
+        nodes = template("SELECT c.combination, c.row_count, :node AS node FROM :combinations AS c")(
             node=col(NODE, f"n{level}"), combinations=combinations
         )
         on = col(level_column(i, tree.floor), "c").eq(col(NODE, lowest))

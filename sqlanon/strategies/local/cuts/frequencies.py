@@ -101,11 +101,11 @@ _CUTS_OF_ONE = template("""
             SELECT
                 i.dimension,
                 i.part,
-                sum(i.n)::BIGINT AS whole,
+                sum(i.row_count)::BIGINT AS whole,
                 count(*) AS values,
                 sum(m.size) AS size,
                 sum(m.leaves) AS leaves,
-                max(i.n * 2147483648 + 2147483647 - i.item) AS most_frequent
+                max(i.row_count * 2147483648 + 2147483647 - i.item) AS most_frequent
             FROM items AS i
             JOIN :members AS m ON i.dimension = m.dimension AND i.item = m.item
             WHERE i.dimension IN (:dimensions)
@@ -153,8 +153,8 @@ _ITEMS_BY_FREQUENCY = template("""
     FROM (
         SELECT
             *,
-            sum(n) OVER (PARTITION BY dimension, part ORDER BY n DESC, item) - n AS before,
-            sum(n) OVER (PARTITION BY dimension, part) AS whole
+            sum(row_count) OVER (PARTITION BY dimension, part ORDER BY row_count DESC, item) - row_count AS before,
+            sum(row_count) OVER (PARTITION BY dimension, part) AS whole
         FROM (:items) AS items
     ) AS ordered
 """)
@@ -166,7 +166,7 @@ _CUTS_OF_SEVERAL = template("""
                 f.dimension,
                 f.part,
                 any_value(f.whole)::BIGINT AS whole,
-                (sum(f.n) FILTER (WHERE f.is_inside))::BIGINT AS rows_inside,
+                (sum(f.row_count) FILTER (WHERE f.is_inside))::BIGINT AS rows_inside,
                 sum(m.size) AS size,
                 sum(m.size) FILTER (WHERE f.is_inside) AS size_inside,
                 sum(m.leaves) FILTER (WHERE f.is_inside) AS leaves_inside,

@@ -141,7 +141,7 @@ _CHILDREN = template("""
     WITH
         divided AS MATERIALIZED (:items),
         ends AS (
-            SELECT dimension, part, min(item) AS first, max(item) AS last, sum(n)::BIGINT AS whole
+            SELECT dimension, part, min(item) AS first, max(item) AS last, sum(row_count)::BIGINT AS whole
             FROM divided
             GROUP BY dimension, part
             HAVING min(item) < max(item)
@@ -166,8 +166,8 @@ _CHILDREN = template("""
         any_value(a.last) AS last,
         any_value(a.scale) AS scale,
         any_value(c.whole) AS whole,
-        sum(i.n)::BIGINT AS child_rows,
-        sum(i.n * (c.leaves - a.leaves)) AS saved
+        sum(i.row_count)::BIGINT AS child_rows,
+        sum(i.row_count * (c.leaves - a.leaves)) AS saved
     FROM divided AS i
     JOIN lowest_common AS c ON i.dimension = c.dimension AND i.part = c.part
     JOIN :ancestors AS a ON i.dimension = a.dimension AND i.item = a.item AND a.level = c.level - 1

@@ -102,7 +102,7 @@ def _gain(dimension: Dimension) -> exp.Expr:
 
 
 _RELAXED_ITEM = fragment("(:position::BIGINT * :items_of_position + c.combination)")
-_MEAN = fragment("(sum(n * :position)::HUGEINT // sum(n)::HUGEINT)::BIGINT")
+_MEAN = fragment("(sum(row_count * :position)::HUGEINT // sum(row_count)::HUGEINT)::BIGINT")
 
 
 def _positions(dimension: Dimension) -> exp.Select:
@@ -156,7 +156,7 @@ _SPREADS = template("""
         min(:item) AS first,
         :mean AS mean,
         max(:item) AS last,
-        sum(n)::BIGINT AS whole,
+        sum(row_count)::BIGINT AS whole,
         :root_loss::DOUBLE AS root_loss,
         :scale::DOUBLE AS scale
     FROM :parts AS p
@@ -181,7 +181,7 @@ _CUTS_AT_MEANS = template("""
         sides AS (
             SELECT
                 p.part,
-                (sum(p.n) FILTER (WHERE :item <= s.mean))::BIGINT AS rows_inside,
+                (sum(p.row_count) FILTER (WHERE :item <= s.mean))::BIGINT AS rows_inside,
                 max(:item) FILTER (WHERE :item <= s.mean) AS border,
                 min(:item) FILTER (WHERE :item > s.mean) AS beyond
             FROM :parts AS p
@@ -214,7 +214,7 @@ _NEAREST_CUTS = template("""
             WHERE c.is_special AND c.dimension = :dimension
         ),
         items AS (
-            SELECT p.part, :item AS item, sum(p.n)::BIGINT AS n
+            SELECT p.part, :item AS item, sum(p.row_count)::BIGINT AS row_count
             FROM :parts AS p
             SEMI JOIN special AS s ON p.part = s.part
             GROUP BY p.part, :item
@@ -223,7 +223,7 @@ _NEAREST_CUTS = template("""
             SELECT
                 part,
                 item,
-                (sum(n) OVER (PARTITION BY part ORDER BY item))::BIGINT AS so_far,
+                (sum(row_count) OVER (PARTITION BY part ORDER BY item))::BIGINT AS so_far,
                 lead(item) OVER (PARTITION BY part ORDER BY item) AS next
             FROM items
         ),

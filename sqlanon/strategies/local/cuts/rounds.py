@@ -51,7 +51,7 @@ class Rounds:
             SELECT
                 0 AS round,
                 c.combination,
-                c.n,
+                c.row_count,
                 p.part,
                 (SELECT coalesce(max(part), 0)::INTEGER FROM :parts AS last) AS last_part,
                 :several
@@ -141,9 +141,9 @@ class Rounds:
 
 
 def _items(dimension: Dimension, parts: exp.Table) -> exp.Select:
-    """The rows ``n`` of each ``item`` of a ``part`` along a ``dimension``. Below cells, of parts in one cell."""
+    """The ``row_count`` of each ``item`` of a ``part`` along a ``dimension``; below cells, of parts in one cell."""
     query = template("""
-        SELECT :dimension::SMALLINT AS dimension, p.part, :item AS item, sum(p.n)::BIGINT AS n
+        SELECT :dimension::SMALLINT AS dimension, p.part, :item AS item, sum(p.row_count)::BIGINT AS row_count
         FROM :parts AS p
         WHERE :has_several
         GROUP BY p.part, :item
@@ -161,7 +161,7 @@ def _items(dimension: Dimension, parts: exp.Table) -> exp.Select:
 
 
 _CUT_ITEMS = template("""
-    SELECT p.combination, p.n, h.dimension, h.low, h.high, :item AS item, :columns
+    SELECT p.combination, p.row_count, h.dimension, h.low, h.high, :item AS item, :columns
     FROM :parts AS p
     JOIN :cuts AS h ON p.part = h.part
 """)
@@ -195,7 +195,7 @@ _PARTS = template("""
     SELECT
         round + 1 AS round,
         combination,
-        n,
+        row_count,
         CASE WHEN inside THEN part ELSE (last_part + place)::INTEGER END AS part,
         (last_part + (SELECT count(*) FROM chosen))::INTEGER AS last_part,
         :several,
