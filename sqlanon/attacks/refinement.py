@@ -27,7 +27,7 @@ from sqlanon.ledger.joint.release_links import ComparedRelease
 from sqlanon.requirements import Domain, Requirements, bind_requirements
 from sqlanon.requirements.base import CLASS_POPULATION, Distribution
 from sqlanon.strategies.lattice.classes import evaluated_classes
-from sqlanon.support.coding import ROW_COUNT, code_column, sensitive_column, value_counts
+from sqlanon.support.coding import ROW_COUNT, code_column, quasi_column, sensitive_column, value_counts
 from sqlanon.support.expressions import (
     aliased,
     all_of,
@@ -226,7 +226,7 @@ def _count_sensitive_values(
         )
         parts[domain] = ordered_domain(table(values))
     inner = [j for j in range(len(names)) if j != position] if distribution.kind == "joint" else []
-    rows: list[exp.Expr] = [as_column(col(f"part_{i}"), "quasi_0")]
+    rows: list[exp.Expr] = [as_column(col(f"part_{i}"), quasi_column(0))]
     rows += [as_column(col(f"sensitive_{j}"), sensitive_column(j)) for j in range(len(names))]
     rows.append(as_column(col("row_count"), ROW_COUNT))
     pairs = count_value_pairs(subquery(select(rows, table(_LABELLED)), "rows"), 1, position, inner)

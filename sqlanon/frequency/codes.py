@@ -146,7 +146,7 @@ class RowCodes:
         return self._count(query, keys, levels)
 
     def pairs(self, number: int, inner: Sequence[int] = ()) -> exp.Subquery:
-        """The coded rows with a sensitive value as ``value`` and others as ``inner_0``, ...."""
+        """The coded rows with a sensitive value as ``value`` and others as ``inner_0``, ..."""
         output: list[exp.Expr] = [col(pack_column(j)) for j in range(len(self.packs))]
         output += [as_column(col(sensitive_column(s)), inner_column(i)) for i, s in enumerate(inner)]
         return subquery(

@@ -71,7 +71,7 @@ def raw_frequency(
 
 
 def quasi_columns(count: int) -> list[exp.Expr]:
-    """``quasi_0``, ...."""
+    """The columns ``quasi_0``, ..."""
     return [col(quasi_column(i)) for i in range(count)]
 
 

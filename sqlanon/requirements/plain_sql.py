@@ -123,6 +123,6 @@ def _count_values(relation: exp.Table, keys: Sequence[str], attribute: str) -> e
 
 
 def class_sizes(release: exp.Table, quasi: Sequence[str]) -> exp.Subquery:
-    """The rows ``row_count`` of each class."""
+    """The ``row_count`` of each class."""
     sizes = template("SELECT count(*) AS row_count FROM :release GROUP BY :columns")
     return subquery(sizes(release=release, columns=[col(name) for name in quasi]), "classes")

@@ -12,7 +12,7 @@ With f the rows of the class in the sample, F̂ the sum of their weights, p = f 
 - 1/f where the sample is all of the class: f = F̂ (and where weights add up to less than f, which no sample has).
 
 Classes have ``class_size`` (rows), ``class_count`` (rows or persons), ``class_weight`` (the sum of the weights) and the
-quasi-identifiers as ``quasi_0``, ....
+quasi-identifiers as ``quasi_0``, ...
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ DIGITS = 9
 Attributes = tuple[int, ...]
 
 _ROW_COUNT = {True: fragment("sum(row_count)::BIGINT"), False: count_rows}
-"""The rows of a group, by whether the grouped rows have a count ``row_count``."""
+"""The rows of a group, by whether the grouped rows have a ``row_count``."""
 
 _DICTIONARY = template("""
     SELECT value, row_count, (row_number() OVER (ORDER BY row_count DESC) - 1)::BIGINT AS code

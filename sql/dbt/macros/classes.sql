@@ -1,5 +1,5 @@
 {#-
-  Parts of the tests. In them quasi_0, quasi_1, ... are the columns that define the equivalence classes, and value is the sensitive
+  Parts of the tests. In them q0, q1, ... are the columns that define the equivalence classes, and value is the sensitive
   attribute. Columns are renamed first, because a column may be called value or n. Names are quoted: write them as the
   database has them. NULL is a value like any other, as in GROUP BY.
 -#}
